@@ -1,0 +1,1 @@
+"""Post-hoc calibrators, one file each: fitted on the calibration split, applied to others."""

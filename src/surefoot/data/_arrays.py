@@ -1,0 +1,149 @@
+"""From plain arrays to checked splits; every data set goes through here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.errors import InputError
+from surefoot.schema import SPLITS, Split, SplitName, Splits
+from surefoot.seeding import generator
+
+Array = np.ndarray[Any, Any]
+
+
+def splits_from_arrays(
+    arrays: Mapping[str, Any],
+    *,
+    origin: str,
+    calibration: float = 0.2,
+    class_names: Sequence[str] | None = None,
+) -> Splits:
+    """Check arrays and make them splits that a network can be trained on.
+
+    Bytes are taken for pixels: they become channels-first floats, standardised channel by channel with the mean
+    and standard deviation of the training split. Floats are left as they are.
+
+    Args:
+        arrays: ``x_train``, ``y_train``, ``x_test``, ``y_test`` and, where the data come with a calibration
+            split of their own, ``x_calibration`` and ``y_calibration``.
+        origin: Where they come from, for error messages.
+        calibration: Where there is no such split, the share of each class that is set aside from the training
+            examples, the same ones every time.
+        class_names: One name per class; else the class numbers.
+
+    Returns:
+        The three splits.
+
+    Raises:
+        InputError: If something is missing, empty, not finite or does not fit together.
+    """
+    missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in arrays]
+    if missing:
+        raise InputError(
+            f"Expected {origin} to hold {', '.join(missing)}, but it holds {', '.join(arrays) or 'nothing'}."
+        )
+    parts = {name: _pair(arrays, name, origin) for name in SPLITS if f"x_{name}" in arrays}
+    if "calibration" not in parts:
+        parts["train"], parts["calibration"] = _set_aside(*parts["train"], calibration)
+    n_classes = len(class_names) if class_names else int(max(y.max() for _, y in parts.values() if len(y))) + 1
+    for name, (x, y) in parts.items():
+        _check(x, y, parts["train"][0], n_classes, f"{origin}, {name} split")
+    scale = _Standardiser(parts["train"][0])
+    splits = {name: Split(scale(x), torch.from_numpy(y)) for name, (x, y) in parts.items()}
+    names = tuple(class_names or map(str, range(n_classes)))
+    return Splits(**splits, class_names=names, fingerprint=_fingerprint(parts))
+
+
+def _pair(arrays: Mapping[str, Any], name: SplitName, origin: str) -> tuple[Array, Array]:
+    if f"y_{name}" not in arrays:
+        raise InputError(f"Expected {origin} to hold y_{name} beside x_{name}, but it does not. Add the labels.")
+    inputs, labels = np.asarray(arrays[f"x_{name}"]), np.asarray(arrays[f"y_{name}"]).squeeze()
+    where = f"{origin}, {name} split"
+    if inputs.dtype.kind not in "fiub" or inputs.ndim < 2:
+        raise InputError(f"Expected numeric inputs (n, …), but got {inputs.dtype} {inputs.shape} in {where}.")
+    labels = np.atleast_1d(labels)
+    if labels.ndim != 1 or len(labels) != len(inputs):
+        raise InputError(f"Expected one label per input, but got {inputs.shape} and {labels.shape} in {where}.")
+    if labels.dtype.kind not in "iu" and not (labels.dtype.kind == "f" and np.array_equal(labels, np.floor(labels))):
+        raise InputError(
+            f"Expected whole numbers as labels, but got {labels.dtype} in {where}. Number the classes from 0."
+        )
+    return inputs, labels.astype(np.int64)
+
+
+def _check(inputs: Array, labels: Array, reference: Array, n_classes: int, where: str) -> None:
+    if not len(labels):
+        raise InputError(
+            f"Expected at least one example, but got an empty {where}. Give it some, or change the shares."
+        )
+    if inputs.shape[1:] != reference.shape[1:]:
+        raise InputError(
+            f"Expected inputs like those for training, {reference.shape[1:]}, but got {inputs.shape[1:]} in {where}."
+        )
+    if labels.min() < 0 or labels.max() >= n_classes:
+        worst = labels.min() if labels.min() < 0 else labels.max()
+        raise InputError(
+            f"Expected labels in 0…{n_classes - 1}, but got {worst} in {where}. Number the classes from 0."
+        )
+    if inputs.dtype.kind == "f":
+        bad = ~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)
+        if bad.any():
+            raise InputError(
+                f"Expected finite inputs, but {int(bad.sum())} of {len(inputs)} hold NaN or infinity, first at row "
+                f"{int(bad.argmax())}, in {where}. Drop or repair them."
+            )
+
+
+def _set_aside(inputs: Array, labels: Array, share: float) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Divide training examples class by class; the draw depends on nothing but their number."""
+    if not 0 < share < 1:
+        raise InputError(f"Expected calibration to be a share between 0 and 1, but got {share:g}. Choose 0.2, say.")
+    order = torch.randperm(len(labels), generator=generator(0, "calibration split")).numpy()
+    held: list[int] = []
+    for label in np.unique(labels):
+        rows = order[labels[order] == label]
+        held.extend(rows[: round(share * len(rows))].tolist())
+    mask = np.zeros(len(labels), bool)
+    mask[held] = True
+    return (inputs[~mask], labels[~mask]), (inputs[mask], labels[mask])
+
+
+class _Standardiser:
+    """Turn one split's raw inputs into what the network sees."""
+
+    def __init__(self, train: Array) -> None:
+        self.is_pixels = train.dtype == np.uint8
+        if self.is_pixels:
+            pixels = _channels_first(train)
+            axes = (0, *range(2, pixels.ndim))
+            self.mean = pixels.mean(axes, dtype=np.float64, keepdims=True).astype(np.float32)
+            self.std = np.maximum(pixels.std(axes, dtype=np.float64, keepdims=True), 1e-6).astype(np.float32)
+
+    def __call__(self, inputs: Array) -> Tensor:
+        if not self.is_pixels:
+            return torch.from_numpy(np.ascontiguousarray(inputs, np.float32))
+        scaled = (_channels_first(inputs).astype(np.float32) - self.mean) / self.std
+        return torch.from_numpy(np.ascontiguousarray(scaled, np.float32))
+
+
+def _channels_first(images: Array) -> Array:
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[-1] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
+        return images.transpose(0, 3, 1, 2)
+    return images
+
+
+def _fingerprint(parts: Mapping[SplitName, tuple[Array, Array]]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(parts):
+        for array in parts[name]:
+            digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,51 @@
+"""Everything that surefoot raises on purpose.
+
+::
+
+    SurefootError                the message is one line and names the next step
+    ├── InputError               what was passed in cannot be used            (exit code 2)
+    │   ├── UnknownNameError     no such optimizer, loss, data set …
+    │   ├── OptionError          a part does not take that option or value
+    │   └── SplitError           a calibrator meets a split it must not see
+    └── RunError                 the run itself failed                        (exit code 1)
+        ├── DivergedError        a loss or gradient stopped being finite
+        └── BusyError            another process is writing the same run folder
+"""
+
+from __future__ import annotations
+
+
+class SurefootError(Exception):
+    """Base of every error raised on purpose."""
+
+    exit_code = 1
+
+
+class InputError(SurefootError):
+    """What was passed in cannot be used."""
+
+    exit_code = 2
+
+
+class UnknownNameError(InputError):
+    """Nothing is registered under this name."""
+
+
+class OptionError(InputError):
+    """A part does not take this option, or not this value."""
+
+
+class SplitError(InputError):
+    """A calibrator meets a split that it must not see."""
+
+
+class RunError(SurefootError):
+    """A run failed while it was going on."""
+
+
+class DivergedError(RunError):
+    """A loss or a gradient is no longer finite."""
+
+
+class BusyError(RunError):
+    """Another process is writing the same run folder."""

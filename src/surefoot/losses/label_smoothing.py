@@ -1,0 +1,42 @@
+"""Label smoothing."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from surefoot.errors import OptionError
+from surefoot.losses._base import Loss
+from surefoot.registry import LOSSES
+from surefoot.schema import LossTerms
+
+
+class LabelSmoothing(Loss):
+    """Cross-entropy towards 1 − α + α/K on the true class and α/K on the K − 1 others.
+
+    Some codes put α/(K−1) on the others instead; convert theirs with α·K/(K−1).
+
+    Args:
+        alpha: Probability mass spread over all classes.
+
+    Raises:
+        OptionError: If alpha is not in [0, 1].
+    """
+
+    def __init__(self, alpha: float = 0.05) -> None:
+        if not 0 <= alpha <= 1:
+            raise OptionError(f"Expected alpha in [0, 1], but got {alpha:g}. Try alpha=0.05.")
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
+        """Give the smoothed cross-entropy of each example."""
+        log_probs = logits.log_softmax(-1)
+        log_py = log_probs.gather(-1, labels[:, None]).squeeze(-1)
+        per_example = -(1 - self.alpha) * log_py - self.alpha * log_probs.mean(-1)
+        return LossTerms(per_example, log_py=log_py)
+
+
+@LOSSES.register("label_smoothing", reference="Szegedy et al. 2016; Müller et al. 2019")
+def label_smoothing(*, alpha: float = 0.05) -> Loss:
+    """Cross-entropy towards labels softened by α, spread evenly over all classes."""
+    return LabelSmoothing(alpha)

@@ -1,0 +1,82 @@
+"""How a way to train is written: ``csam:gamma=2,rho=0.1`` or ``label_smoothing:alpha=0.1 + sam``.
+
+A method is a sum of parts, at most one of each kind. What is not said is cross-entropy and SGD. An option that
+the optimizer does not know goes to the base optimizer that it wraps, so ``sam:lr=0.05,base=adamw`` works.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from surefoot.errors import InputError, OptionError
+from surefoot.registry import LOSSES, OPTIMIZERS, Part
+from surefoot.schema import MethodSpec, OptionValue, PartSpec
+
+_PLUS = re.compile(r"\s*\+\s*(?=[A-Za-z_])")  # not the plus of 1e+3
+_NEW_METHOD = re.compile(r",(?=\s*[A-Za-z_][\w.]*\s*(?:[,:+]|$))")  # not the comma before key=value
+
+
+def split_methods(text: str) -> list[str]:
+    """Divide a comma-separated list of methods, whose options are separated by commas too.
+
+    Args:
+        text: What was typed.
+
+    Returns:
+        One text per method.
+
+    Example:
+        >>> split_methods("sgd,csam:gamma=2,rho=0.1, sam")
+        ['sgd', 'csam:gamma=2,rho=0.1', 'sam']
+    """
+    return [piece.strip() for piece in _NEW_METHOD.split(text) if piece.strip()]
+
+
+def parse_method(text: str, defaults: Mapping[str, OptionValue] | None = None) -> MethodSpec:
+    """Read one method and fill in everything that was not said.
+
+    Args:
+        text: For example ``"csam:gamma=2"``.
+        defaults: Options such as ``lr`` that every base optimizer gets unless the method sets its own;
+            those that a base does not take are left out.
+
+    Returns:
+        The complete method.
+
+    Raises:
+        InputError: If a part is unknown or two parts are of the same kind.
+    """
+    found: dict[str, tuple[Part, dict[str, OptionValue]]] = {}
+    for piece in _PLUS.split(text.strip()):
+        name = piece.partition(":")[0].strip()
+        kind = LOSSES if name in LOSSES else OPTIMIZERS
+        if kind.kind in found:
+            raise InputError(f"Expected at most one {kind.kind} in a method, but got {text!r}. Remove one of them.")
+        found[kind.kind] = kind.read(piece)
+    loss, loss_given = found.get("loss", (LOSSES["ce"], {}))
+    part, given = found.get("optimizer", (OPTIMIZERS["sgd"], {}))
+    optimizer, base = _with_base(part, given, defaults or {})
+    return MethodSpec(text.strip(), loss.spec(loss_given), optimizer, base)
+
+
+def _with_base(
+    part: Part, given: dict[str, OptionValue], defaults: Mapping[str, OptionValue]
+) -> tuple[PartSpec, PartSpec | None]:
+    shared = {key: value for key, value in defaults.items() if value is not None}
+    if not part.facts.get("wraps"):
+        return part.spec({**_taken_by(part, shared), **given}), None
+    base = OPTIMIZERS[str(given.pop("base", "sgd"))]
+    if base.facts.get("wraps"):
+        raise OptionError(
+            f"Expected base to be a plain optimizer, but got {base.name!r}. Write base=sgd or base=adamw."
+        )
+    own = _taken_by(part, given)
+    others = {key: value for key, value in given.items() if key not in own}
+    if unknown := [key for key in others if key not in base.options]:
+        part.spec(dict.fromkeys(unknown, ""))  # raises, naming the closest option
+    return part.spec(own), base.spec({**_taken_by(base, shared), **others})
+
+
+def _taken_by(part: Part, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    return {key: value for key, value in options.items() if key in part.options}

@@ -1,0 +1,42 @@
+"""Accuracy."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from surefoot.metrics._binning import top_label
+from surefoot.metrics._means import finish_mean, sums_of
+from surefoot.metrics._sums import check
+from surefoot.registry import METRICS
+
+
+def _values(probs: Tensor, labels: Tensor) -> Tensor:
+    return top_label(probs, labels)[1].to(torch.float64)
+
+
+@METRICS.register(
+    "accuracy",
+    label="accuracy",
+    lower_is_better=False,
+    range=(0.0, 1.0),
+    reference="share of right predictions",
+    sums=sums_of(_values),
+    finish=finish_mean,
+)
+def accuracy(probs: Tensor, labels: Tensor) -> Tensor:
+    """Share of examples whose most likely class is the true one.
+
+    Args:
+        probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
+        labels: Class indices, shape ``(n,)``.
+
+    Returns:
+        Scalar in [0, 1], float64; higher is better.
+
+    Example:
+        >>> from torch import tensor
+        >>> accuracy(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))
+        tensor(0.5000, dtype=torch.float64)
+    """
+    return _values(*check(probs, labels)).mean()

@@ -1,0 +1,42 @@
+"""Brier score."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from surefoot.metrics._means import finish_mean, sums_of
+from surefoot.metrics._sums import check
+from surefoot.registry import METRICS
+
+
+def _values(probs: Tensor, labels: Tensor) -> Tensor:
+    probs = probs.double()
+    of_truth = probs.gather(1, labels[:, None]).squeeze(1)
+    return probs.square().sum(1) - 2 * of_truth + 1
+
+
+@METRICS.register(
+    "brier",
+    label="Brier score",
+    lower_is_better=True,
+    range=(0.0, 2.0),
+    reference="Brier 1950",
+    sums=sums_of(_values),
+    finish=finish_mean,
+)
+def brier(probs: Tensor, labels: Tensor) -> Tensor:
+    """Brier score: mean squared distance between predicted and one-hot probabilities, summed over classes.
+
+    Args:
+        probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
+        labels: Class indices, shape ``(n,)``.
+
+    Returns:
+        Scalar in [0, 2], float64; lower is better.
+
+    Example:
+        >>> from torch import tensor
+        >>> brier(tensor([[0.5, 0.5]]), tensor([0]))
+        tensor(0.5000, dtype=torch.float64)
+    """
+    return _values(*check(probs, labels)).mean()

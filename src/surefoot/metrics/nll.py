@@ -1,0 +1,41 @@
+"""Negative log-likelihood."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from surefoot.metrics._means import finish_mean, sums_of
+from surefoot.metrics._sums import check
+from surefoot.registry import METRICS
+
+
+def _values(probs: Tensor, labels: Tensor) -> Tensor:
+    return -probs.gather(1, labels[:, None]).squeeze(1).double().log()
+
+
+@METRICS.register(
+    "nll",
+    label="NLL",
+    lower_is_better=True,
+    range=(0.0, float("inf")),
+    reference="Good 1952",
+    sums=sums_of(_values),
+    finish=finish_mean,
+)
+def nll(probs: Tensor, labels: Tensor) -> Tensor:
+    """Negative log-likelihood: mean of −log p(true class), in nats.
+
+    Args:
+        probs: Class probabilities, shape ``(n, classes)``; rows sum to one. Where the true class has exactly 0,
+            the result is infinite, as it should be; take the softmax in float64 to avoid a rounded 0.
+        labels: Class indices, shape ``(n,)``.
+
+    Returns:
+        Scalar ≥ 0, float64; lower is better.
+
+    Example:
+        >>> from torch import tensor
+        >>> nll(tensor([[0.5, 0.5]]), tensor([0]))
+        tensor(0.6931, dtype=torch.float64)
+    """
+    return _values(*check(probs, labels)).mean()

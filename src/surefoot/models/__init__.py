@@ -1,0 +1,64 @@
+"""Networks, one file each: a function of the input shape and the number of classes."""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+from torch import nn
+
+from surefoot.errors import InputError
+from surefoot.registry import MODELS
+from surefoot.schema import PartSpec, Splits
+
+
+def build_model(spec: PartSpec, splits: Splits) -> nn.Module:
+    """Make a network for a data set and try it on two examples.
+
+    Args:
+        spec: The model with its options. A user's own function is called with ``(input_shape, n_classes)``, or
+            without arguments if it takes none.
+        splits: The data it is for.
+
+    Returns:
+        The network, freshly initialised from the global generator.
+
+    Raises:
+        InputError: If the part gives no module, or one that does not fit the data.
+    """
+    function = MODELS[spec.name].build
+    required = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    wanted = (splits.input_shape, splits.n_classes) if required else ()
+    model = function(*wanted, **spec.options)
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"Expected {spec.name} to return an nn.Module, but got {type(model).__name__}. Return the network."
+        )
+    _try_out(model, spec.name, splits)
+    return model
+
+
+def _try_out(model: nn.Module, name: str, splits: Splits) -> None:
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            shape = tuple(model(splits.train.inputs[:2]).shape)
+    except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"Expected model {name} to take inputs of shape {splits.input_shape}, but it failed: {reason}. "
+            "Choose a model that fits the data."
+        ) from error
+    finally:
+        model.train(was_training)
+    if shape != (min(2, len(splits.train)), splits.n_classes):
+        raise InputError(
+            f"Expected model {name} to give {splits.n_classes} logits per example, but two examples gave {shape}. "
+            "Match its last layer to the number of classes."
+        )

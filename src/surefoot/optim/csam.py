@@ -1,0 +1,75 @@
+"""CSAM: SAM that damps over-confident examples at the perturbed point."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from surefoot.errors import InputError
+from surefoot.optim._sharpness import SharpnessAware
+from surefoot.optim._wrapper import Wrapper
+from surefoot.registry import OPTIMIZERS
+from surefoot.schema import LossTerms
+
+
+class CSAM(SharpnessAware):
+    r"""Calibrated SAM: climbs like SAM on the plain loss, then descends on
+
+    .. math:: \tilde ℓ = -\log p̃_y  \text{ if } p̃_y ≤ 1/2,  \text{ else } -(1 + p̃_y)^{-γ} \log p̃_y
+
+    with p̃_y the probability of the true class at the perturbed weights. The weight is part of the loss and is
+    differentiated with it. With another loss ℓ than cross-entropy, the same weight multiplies ℓ.
+
+    Args:
+        base: Makes the step.
+        model: Holds the BatchNorm layers, whose statistics must move once per step.
+        rho: Radius ρ of the climb. A small radius goes with a larger gamma.
+        gamma: Strength γ of the damping, in [0, 2] in the paper; 0 is SAM exactly.
+
+    Reference: Tan et al. 2025, "Towards Understanding the Calibration Benefits of Sharpness-Aware Minimization",
+    Algorithm 1 and Equation 4.
+    """  # noqa: D415 - the sentence goes on after the formula
+
+    needs_per_example = True
+
+    def __init__(
+        self, base: Optimizer, model: nn.Module | None = None, *, rho: float = 0.05, gamma: float = 1.0
+    ) -> None:
+        if not gamma >= 0:
+            raise InputError(f"Expected gamma ≥ 0, but got {gamma:g}. Try gamma=1.")
+        super().__init__(base, model, rho=rho)
+        self.gamma = gamma
+
+    def outer(self, terms: LossTerms) -> Tensor:
+        """Damp the examples whose true class has more than half of the probability."""
+        return damp(terms, self.gamma)
+
+
+def damp(terms: LossTerms, gamma: float) -> Tensor:
+    """Multiply a loss by (1 + p_y)^−γ where p_y > 1/2.
+
+    Args:
+        terms: One loss per example; without ``log_py`` it is taken to be −log p_y.
+        gamma: Strength of the damping.
+
+    Returns:
+        One loss per example.
+
+    Example:
+        >>> p = torch.tensor([0.4, 0.5, 0.8, 0.99], dtype=torch.float64)
+        >>> [round(value, 6) for value in damp(LossTerms(-p.log()), 1.0).tolist()]
+        [0.916291, 0.693147, 0.123969, 0.00505]
+    """
+    loss = terms.per_example
+    log_py = -loss if terms.log_py is None else terms.log_py
+    damped = (1 + log_py.exp()) ** -gamma * loss
+    return torch.where(log_py > -math.log(2), damped, loss)  # p_y > 1/2, without the rounding of exp
+
+
+@OPTIMIZERS.register("csam", passes=2, wraps=True, reference="Tan et al. 2025, Algorithm 1")
+def csam(base: Optimizer, model: nn.Module, *, rho: float = 0.2, gamma: float = 1.0) -> Wrapper:
+    """SAM that damps examples it is already sure of, by (1 + p_y)^-gamma, at the perturbed point."""
+    return CSAM(base, model, rho=rho, gamma=gamma)

@@ -1,0 +1,326 @@
+"""Parts by name: one decorator registers a part, one registry per kind finds it.
+
+A part is a function in a file of its kind's folder. Its keyword-only parameters are its options; their
+annotations and defaults are all that the command line, ``surefoot list`` and the run record know about them.
+The folder is imported when a registry is first asked, so a new file needs no edit anywhere else.
+
+Users' own parts are named by import path, ``mypkg.nets:make_net``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import inspect
+import pkgutil
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, TypeVar
+
+from surefoot.errors import OptionError, UnknownNameError
+from surefoot.schema import OptionValue, PartSpec, show_option
+
+F = TypeVar("F", bound=Callable[..., Any])
+_IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?::(.*))?")
+_OPTION = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Option:
+    """A keyword that a part takes: its type, and its default if it has one."""
+
+    name: str
+    type: Any
+    default: Any = _REQUIRED
+
+    def __str__(self) -> str:
+        """Write the option as ``surefoot list`` shows it."""
+        return self.name if self.default is _REQUIRED else f"{self.name}={show_option(self.default)}"
+
+    def read(self, value: OptionValue, owner: str) -> OptionValue:
+        """Turn a value, often the text typed by a person, into one of this option's type.
+
+        Args:
+            value: Text, or a value that has a type already.
+            owner: Name of the part, for the error message.
+
+        Returns:
+            The value as declared by the part's signature.
+
+        Raises:
+            OptionError: If the value cannot be one of that type.
+
+        Example:
+            >>> Option("rho", float).read("2", "sam"), Option("m", int | None).read("none", "sam")
+            (2.0, None)
+        """
+        is_union = typing.get_origin(self.type) in (typing.Union, types.UnionType)
+        choices = typing.get_args(self.type) if is_union else (self.type,)
+        for choice in choices:
+            try:
+                read: OptionValue = _read_as(choice, value)
+            except (ValueError, TypeError):
+                continue
+            return read
+        wanted = " or ".join(_type_name(choice) for choice in choices)
+        raise OptionError(f"Expected {owner}:{self.name} to be {wanted}, but got {value!r}. Write {self.name}=…")
+
+
+def _type_name(choice: Any) -> str:
+    if typing.get_origin(choice) is typing.Literal:
+        return " or ".join(map(str, typing.get_args(choice)))
+    if choice is types.NoneType:
+        return "none"
+    names = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
+    return names.get(choice, str(choice))
+
+
+def _read_as(choice: Any, value: Any) -> Any:
+    if choice is types.NoneType:
+        if value is None or (isinstance(value, str) and value.lower() == "none"):
+            return None
+    elif typing.get_origin(choice) is typing.Literal:
+        for allowed in typing.get_args(choice):
+            if str(value) == str(allowed):
+                return allowed
+    elif choice is bool:
+        named = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in named:
+            return named[value.lower()]
+    elif choice is int and not isinstance(value, bool):
+        if int(value) == float(value):
+            return int(value)
+    elif choice is float and not isinstance(value, bool):
+        return float(value)
+    elif choice is str and isinstance(value, str):
+        return value
+    raise ValueError(value)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A registered function with its one-line summary, its options and the facts its kind asks for."""
+
+    name: str
+    build: Callable[..., Any]
+    summary: str
+    options: Mapping[str, Option]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    source: str | None = None
+
+    def spec(self, given: Mapping[str, OptionValue]) -> PartSpec:
+        """Fill in every option.
+
+        Args:
+            given: The options that were asked for.
+
+        Returns:
+            The part with its complete options, in the order of the signature.
+
+        Raises:
+            OptionError: If an option is unknown, missing or of the wrong type.
+        """
+        for key in given:
+            if key not in self.options:
+                takes = ", ".join(self.options) or "no options"
+                raise OptionError(
+                    f"Unknown option {key!r} for {self.name!r}, which takes {takes}.{_did_you_mean(key, self.options)}"
+                )
+        filled = {}
+        for key, option in self.options.items():
+            value = given.get(key, option.default)
+            if value is _REQUIRED:
+                raise OptionError(f"Expected {self.name} to be given {key}. Write {self.name}:{key}=…")
+            filled[key] = option.read(value, self.name) if key in given else value
+        return PartSpec(self.name, filled, self.source)
+
+
+class Registry:
+    """All parts of one kind."""
+
+    def __init__(self, kind: str, folder: str, *, facts: tuple[str, ...] = ()) -> None:
+        self.kind = kind
+        self.folder = folder
+        self._required_facts = facts
+        self._parts: dict[str, Part] = {}
+        self._loaded = False
+
+    def register(self, name: str, **facts: Any) -> Callable[[F], F]:
+        """Register the decorated function.
+
+        Args:
+            name: What people type.
+            **facts: What this kind declares about its parts, such as a metric's direction.
+
+        Returns:
+            A decorator that gives the function back unchanged.
+
+        Raises:
+            ValueError: If the name is taken, a fact is missing or there is no docstring.
+        """
+
+        def decorate(function: F) -> F:
+            missing = [fact for fact in self._required_facts if fact not in facts]
+            if name in self._parts:
+                raise ValueError(f"Expected a new {self.kind} name, but {name!r} is registered already.")
+            if missing or not function.__doc__:
+                raise ValueError(f"Expected {self.kind} {name!r} to have a docstring and {missing or 'its facts'}.")
+            self._parts[name] = _make_part(name, function, facts)
+            return function
+
+        return decorate
+
+    def load(self) -> None:
+        """Import every public module of the folder, once."""
+        if not self._loaded:
+            self._loaded = True
+            package = import_module(f"surefoot.{self.folder}")
+            for module in pkgutil.iter_modules(package.__path__):
+                if not module.name.startswith("_"):
+                    import_module(f"{package.__name__}.{module.name}")
+
+    def __iter__(self) -> Iterator[Part]:
+        """Go through all parts by name."""
+        self.load()
+        return iter(sorted(self._parts.values(), key=lambda part: part.name))
+
+    def __contains__(self, name: str) -> bool:
+        """Say whether the name is registered."""
+        self.load()
+        return name in self._parts
+
+    def __getitem__(self, name: str) -> Part:
+        """Find a part by its registered name or by import path.
+
+        Args:
+            name: ``"csam"`` or ``"mypkg.nets:make_net"``.
+
+        Returns:
+            The part.
+
+        Raises:
+            UnknownNameError: If there is no such part.
+        """
+        if name in self:
+            return self._parts[name]
+        if _IMPORT_PATH.fullmatch(name):
+            return _import_part(self.kind, name)
+        raise UnknownNameError(
+            f"Unknown {self.kind} {name!r}.{_did_you_mean(name, self._parts)} Run `surefoot list` to see all."
+        )
+
+    def read(self, text: str) -> tuple[Part, dict[str, OptionValue]]:
+        """Read ``name:key=value,…`` as a person types it.
+
+        A piece without ``=`` is the value of the part's first option, so that ``npz:photos.npz`` works.
+
+        Args:
+            text: What was typed.
+
+        Returns:
+            The part and the options that were given, not yet checked.
+
+        Raises:
+            OptionError: If there are two values without a name.
+        """
+        name, _, rest = text.strip().partition(":")
+        if name not in self and (match := _IMPORT_PATH.fullmatch(text.strip())):
+            name, rest = match[1], match[2] or ""
+        part = self[name]
+        given: dict[str, OptionValue] = {}
+        for piece in filter(None, (piece.strip() for piece in rest.split(","))):
+            if match := _OPTION.fullmatch(piece):
+                given[match[1]] = match[2].strip()
+                continue
+            first = next(iter(part.options), None)
+            if first is None or first in given:
+                raise OptionError(
+                    f"Expected options of {name!r} as key=value, but got {piece!r}. Write {name}:key=value"
+                )
+            given[first] = piece
+        return part, given
+
+    def parse(self, text: str) -> PartSpec:
+        """Read ``name:key=value,…`` and fill in what was not said.
+
+        Args:
+            text: What was typed.
+
+        Returns:
+            The complete part.
+        """
+        part, given = self.read(text)
+        return part.spec(given)
+
+    def build(self, spec: PartSpec, *args: Any) -> Any:
+        """Call a part's function.
+
+        Args:
+            spec: The part with its options.
+            *args: What this kind passes to all of its parts.
+
+        Returns:
+            Whatever the part makes.
+        """
+        return self[spec.name].build(*args, **spec.options)
+
+
+def _make_part(name: str, function: Callable[..., Any], facts: Mapping[str, Any], source: str | None = None) -> Part:
+    hints = typing.get_type_hints(function) if hasattr(function, "__annotations__") else {}
+    options = {
+        parameter.name: Option(parameter.name, hints.get(parameter.name, str), parameter.default)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    summary = (inspect.getdoc(function) or "").partition("\n")[0]
+    return Part(name, function, summary, options, facts, source)
+
+
+def _import_part(kind: str, path: str) -> Part:
+    module_name, _, attribute = path.partition(":")
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise UnknownNameError(
+            f"Unknown {kind} {path!r}: cannot import {module_name!r} ({error}). "
+            "Run in the folder that holds it, or install it."
+        ) from error
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        raise UnknownNameError(f"Unknown {kind} {path!r}: {module_name} has no function {attribute!r}.")
+    try:
+        source = hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:12]
+    except (OSError, TypeError):
+        source = None
+    return _make_part(path, function, {}, source)
+
+
+def _did_you_mean(name: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+OPTIMIZERS = Registry("optimizer", "optim", facts=("passes", "reference"))
+LOSSES = Registry("loss", "losses", facts=("reference",))
+METRICS = Registry("metric", "metrics", facts=("label", "lower_is_better", "range", "reference"))
+CALIBRATORS = Registry("calibrator", "calibrators", facts=("reference",))
+MODELS = Registry("model", "models")
+DATA = Registry("data set", "data")
+TRACKERS = Registry("tracker", "trackers")
+
+KINDS: dict[str, Registry] = {
+    "optimizers": OPTIMIZERS,
+    "losses": LOSSES,
+    "metrics": METRICS,
+    "calibrators": CALIBRATORS,
+    "models": MODELS,
+    "data": DATA,
+    "trackers": TRACKERS,
+}

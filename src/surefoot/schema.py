@@ -1,0 +1,207 @@
+"""The words everyone shares: splits, predictions, loss terms, parts and run specifications.
+
+Frozen dataclasses without behaviour beyond what follows from their own fields. Importing this module does not
+import torch, so the report and ``surefoot --help`` stay light.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from surefoot.errors import InputError, SplitError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+SplitName = Literal["train", "calibration", "test"]
+SPLITS: tuple[SplitName, ...] = ("train", "calibration", "test")
+OptionValue = bool | int | float | str | None
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part of a data set: inputs ``(n, *shape)`` as float32 and labels ``(n,)`` as int64."""
+
+    inputs: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        """Count the examples."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A data set, divided once and for all into train, calibration and test."""
+
+    train: Split
+    calibration: Split
+    test: Split
+    class_names: tuple[str, ...]
+    fingerprint: str
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are."""
+        return len(self.class_names)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return tuple(self.train.inputs.shape[1:])
+
+    def __getitem__(self, name: SplitName) -> Split:
+        """Look a split up by its name."""
+        split: Split = getattr(self, name)
+        return split
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Logits and labels of one split, and which split a calibrator behind them was fitted on."""
+
+    logits: np.ndarray[Any, Any]
+    labels: np.ndarray[Any, Any]
+    split: SplitName
+    fitted_on: SplitName | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse shapes that do not fit, and predictions calibrated on the very split they are for."""
+        if self.fitted_on == self.split:
+            raise SplitError(
+                f"Expected a calibrator fitted on another split, but it was fitted on {self.split!r}, the one to "
+                "be scored. Fit it on the calibration split."
+            )
+        if self.logits.ndim != 2 or self.labels.shape != self.logits.shape[:1]:
+            raise InputError(
+                f"Expected logits (n, classes) and labels (n,), but got {self.logits.shape} and {self.labels.shape}. "
+                "Pass one row of logits per label."
+            )
+
+
+class LossTerms(NamedTuple):
+    """What a loss gives an optimizer: one value per example, and what only the batch as a whole has.
+
+    The loss of the batch is ``per_example.mean() + penalty``. ``log_py`` is log p(true class) for each example;
+    a loss other than cross-entropy supplies it, so that CSAM can weigh examples by p_y. Where it is missing,
+    ``per_example`` is taken to be the cross-entropy, that is −log p_y.
+    """
+
+    per_example: Tensor
+    penalty: Tensor | None = None
+    log_py: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class PartSpec:
+    """A part by name with every option filled in, for example ``csam`` with rho 0.2 and gamma 1."""
+
+    name: str
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    source: str | None = None  # hash of the file, for parts named by import path
+
+    def __str__(self) -> str:
+        """Write the part the way the command line reads it: ``name:key=value,…``."""
+        given = ",".join(f"{key}={show_option(value)}" for key, value in self.options.items())
+        return f"{self.name}:{given}" if given else self.name
+
+
+def show_option(value: OptionValue) -> str:
+    """Write an option's value the way the command line reads it.
+
+    Args:
+        value: The value.
+
+    Returns:
+        Its text; numbers in their shortest form.
+
+    Example:
+        >>> show_option(2.0), show_option(True), show_option(5e-4)
+        ('2', 'true', '0.0005')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A way to train: a loss, an optimizer and, where that one wraps another, its base."""
+
+    label: str
+    loss: PartSpec
+    optimizer: PartSpec
+    base: PartSpec | None = None
+
+    @property
+    def name(self) -> str:
+        """The method without its options: ``csam``, or ``focal + csam``."""
+        return " + ".join(piece.strip().partition(":")[0] for piece in self.label.split("+"))
+
+    @property
+    def options(self) -> dict[str, OptionValue]:
+        """All options of all parts, the optimizer's winning over its base's where both have one."""
+        base = self.base.options if self.base else {}
+        return {**self.loss.options, **base, **self.optimizer.options}
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """All that determines a run: the same spec on the same machine gives bitwise the same weights."""
+
+    method: MethodSpec
+    data: PartSpec
+    model: PartSpec
+    seed: int = 0
+    epochs: int = 40
+    batch_size: int = 128
+    schedule: str = "cosine"
+    device: str = "cpu"
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the spec as nested dictionaries of plain JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> RunSpec:
+        """Read back what :meth:`to_json` wrote."""
+        method = dict(values["method"])
+        for part in ("loss", "optimizer", "base"):
+            method[part] = PartSpec(**method[part]) if method[part] else None
+        parts = {key: PartSpec(**values[key]) for key in ("data", "model")}
+        return cls(**{**values, **parts, "method": MethodSpec(**method)})
+
+    def run_id(self, fingerprint: str, version: str) -> str:
+        """Name the run by what determines it: spec, data and package version.
+
+        The method's label is left out: ``csam`` and ``csam:gamma=1`` are the same run.
+
+        Args:
+            fingerprint: Hash of the data.
+            version: Version of the package.
+
+        Returns:
+            Twelve hexadecimal digits.
+        """
+        values = self.to_json()
+        del values["method"]["label"]
+        text = json.dumps([values, fingerprint, version], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a tracker sees: the model and its data after ``step`` steps. It must leave both as they are."""
+
+    step: int
+    epoch: int
+    model: nn.Module
+    splits: Splits
+    n_steps: int  # of the whole run
+    steps_per_epoch: int
