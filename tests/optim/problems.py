@@ -95,6 +95,8 @@ def weights(model):
     return [value.detach().clone() for value in model.state_dict().values()]
 
 
-def same(left, right):
-    """Whether two lists of tensors agree bit for bit."""
-    return len(left) == len(right) and all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+def assert_same(left, right):
+    """Two lists of tensors agree bit for bit."""
+    assert len(left) == len(right)
+    differences = [(a - b).abs().max().item() for a, b in zip(left, right, strict=True) if not torch.equal(a, b)]
+    assert not differences, f"{len(differences)} of {len(left)} tensors differ, by up to {max(differences)}"

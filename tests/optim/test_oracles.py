@@ -72,7 +72,7 @@ def flat(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()]).numpy()
 
 
-def compare(make, oracle, base, oracle_base, step=None):
+def compare(make, oracle, base, oracle_base, tolerance=1e-9):
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
     model = nn.Linear(D, K, dtype=torch.float64)
@@ -87,7 +87,7 @@ def compare(make, oracle, base, oracle_base, step=None):
         optimizer.step(
             Parts(lambda part: F.cross_entropy(model(inputs[part]), labels[part], reduction="none"), n=N)  # noqa: B023
         )
-        np.testing.assert_allclose(flat(model), w, atol=1e-9, rtol=1e-9)
+        np.testing.assert_allclose(flat(model), w, atol=tolerance, rtol=tolerance)
     return optimizer
 
 

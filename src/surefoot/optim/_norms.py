@@ -23,8 +23,14 @@ def total_norm(tensors: Sequence[Tensor]) -> float:
     Example:
         >>> total_norm([torch.tensor([3.0]), torch.tensor([[0.0, 4.0]])])
         5.0
+        >>> total_norm([torch.tensor([3e-30]), torch.tensor([4e-30])]) > 0
+        True
     """
-    return math.sqrt(sum_of_squares(tensors))
+    total = math.sqrt(sum_of_squares(tensors))
+    if 0 < total < math.inf:
+        return total
+    # Squares leave the range of float32 long before the numbers do: look again, more slowly.
+    return math.sqrt(sum(torch.linalg.vector_norm(tensor, dtype=torch.float64).item() ** 2 for tensor in tensors))
 
 
 def sum_of_squares(tensors: Sequence[Tensor]) -> float:

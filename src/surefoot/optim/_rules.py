@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from surefoot.errors import UnknownNameError
+from surefoot.errors import InputError, UnknownNameError
 from surefoot.optim._norms import TINY
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import LossTerms
@@ -77,6 +77,11 @@ class Rule:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Remember what :meth:`state_dict` gave."""
         self.pending, self._spare = {}, {}
+        if missing := [name for name in self.memory if name not in state]:
+            raise InputError(
+                f"Expected the state of {type(self).__name__} with {', '.join(missing)}, but got {list(state)}. "
+                "Load a state that this kind of optimizer saved."
+            )
         for name in self.memory:
             value = state[name]
             is_list = isinstance(value, list)

@@ -120,7 +120,7 @@ class _Session:
         self.seed, self.length, self.trackers = seed, length, trackers
         self.device = next(trainee.model.parameters()).device
         self.step = 0
-        self.passes = 0
+        self.passes: float = 0
         self.order = torch.empty(0, dtype=torch.long)
         self.pending: list[dict[str, Any]] = []
         self.stamp = {"run": folder.run_id, "seed": seed}
