@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 RngState = tuple[Tensor, list[Tensor]]
 
@@ -52,18 +53,23 @@ def holding_statistics(model: nn.Module | None) -> Iterator[None]:
     Args:
         model: Its normalisation layers are held; None for no model.
     """
-    tracking = [
+    layers = [
         module
         for module in (model.modules() if model is not None else ())
         if isinstance(module, _NormBase) and module.training and module.track_running_stats
     ]
-    for module in tracking:
-        module.track_running_stats = False  # in training mode: normalise by the batch, store nothing
+    momenta = [module.momentum for module in layers]
+    for module in layers:
+        if isinstance(module, _InstanceNorm):
+            module.momentum = 0.0  # it updates its statistics whenever it has some
+        else:
+            module.track_running_stats = False  # in training mode: normalise by the batch, store nothing
     try:
         yield
     finally:
-        for module in tracking:
+        for module, momentum in zip(layers, momenta, strict=True):
             module.track_running_stats = True
+            module.momentum = momentum
 
 
 def rng_state() -> RngState:

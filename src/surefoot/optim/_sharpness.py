@@ -279,6 +279,12 @@ class SharpnessAware(Wrapper):
             if scale != 1:
                 torch._foreach_mul_(_grads(params), scale)
 
+    @torch.no_grad()
+    def _coast(self, slope: Slope) -> None:
+        """Turn the gradients of a step without climb into those to step on."""
+        if self._now.error is None:
+            self.descent.coast(slope)
+
     def _note_overflow(self, norm: float, what: str) -> None:
         """Remember that something is not finite; the step itself, or a scaler, decides what to do about it."""
         try:
@@ -292,8 +298,10 @@ class SharpnessAware(Wrapper):
             evaluate = self._evaluate if self.m is None else self._evaluate_parts
             self._loss = evaluate(closure, scaler)
             self.facts = self._now.facts(self.outer.damps)
-        elif self._now.perturbed_norm is None:
-            self._note_overflow(total_norm(_grads(self._moving())), "gradient norm")
+        elif not self._now.climbed:
+            slope = self._slope()
+            self._note_overflow(slope.norm, "gradient norm")
+            self._coast(slope)
         if self._now.error is not None and scaler is None:
             raise self._now.error
         if self._step_base(scaler):
@@ -315,8 +323,7 @@ class SharpnessAware(Wrapper):
         if self._now.error is not None or not slope.params:
             return loss
         if not self.climbs:
-            with torch.no_grad():
-                self.descent.coast(slope)
+            self._coast(slope)
             if scale != 1:
                 torch._foreach_mul_(slope.grads, scale)
             return loss
