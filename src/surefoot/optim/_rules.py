@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from surefoot.errors import InputError, UnknownNameError
 from surefoot.optim._norms import TINY
@@ -30,18 +30,29 @@ class Slope:
         grads: Their gradients.
         rhos: Each one's radius.
         indices: Each one's place among all parameters of all groups.
-        names: Each one's name in the model; empty texts without a model.
         norm: ‖g‖, the norm of all gradients together.
         t: Steps made so far.
+        model: Names the parameters.
     """
 
     params: list[Tensor]
     grads: list[Tensor]
     rhos: list[float]
     indices: list[int]
-    names: list[str]
     norm: float
     t: int = 0
+    model: nn.Module | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Each one's name in the model; empty texts without a model."""
+        named = self.model.named_parameters() if self.model is not None else ()
+        names = {id(parameter): name for name, parameter in named}
+        return [names.get(id(parameter), "") for parameter in self.params]
+
+    def release(self) -> None:
+        """Let go of the gradients: the next pass can then reuse their memory while it is still in the cache."""
+        self.grads.clear()
 
 
 class Rule:

@@ -205,7 +205,9 @@ class SharpnessAware(Wrapper):
                 stack.enter_context(standing_at(slope.params, self._climb(slope)))
             self._is_perturbed = True
             stack.callback(setattr, self, "_is_perturbed", False)
-            self.base.zero_grad()
+            self._clear()
+            if not self.descent.needs_clean:
+                slope.release()
             yield
         if self._now.error is None:
             self._descend(slope, scale)
@@ -219,28 +221,20 @@ class SharpnessAware(Wrapper):
         if scale != 1:
             torch._foreach_mul_(grads, 1 / scale)
             self._now.norm = None
-        named = self.model.named_parameters() if self.model is not None else ()
-        names = {id(parameter): name for name, parameter in named}
-        rhos = {id(p): self.radius(group) for group in self.param_groups for p in group["params"]}
-        places = {id(parameter): index for index, parameter in enumerate(self.parameters())}
-        return Slope(
-            params=moving,
-            grads=grads,
-            rhos=[rhos[id(parameter)] for parameter in moving],
-            indices=[places[id(parameter)] for parameter in moving],
-            names=[names.get(id(parameter), "") for parameter in moving],
-            norm=self._norm(),
-            t=self.t,
-        )
+        radii = {id(p): self.radius(group) for group in self.param_groups for p in group["params"]}
+        order = {key: index for index, key in enumerate(radii)}
+        keys = [id(parameter) for parameter in moving]
+        rhos, indices = [radii[key] for key in keys], [order[key] for key in keys]
+        return Slope(moving, grads, rhos, indices, self._norm(grads), self.t, self.model)
 
     def radius(self, group: dict[str, Any]) -> float:
         """Give the radius of a parameter group at this step."""
         return float(group["rho"])
 
-    def _norm(self) -> float:
+    def _norm(self, grads: list[Tensor] | None = None) -> float:
         """Give ‖g‖ of the clean gradients in place; computed once per step."""
         if self._now.norm is None:
-            self._now.norm = total_norm(_grads(self._moving()))
+            self._now.norm = total_norm(_grads(self._moving()) if grads is None else grads)
         return self._now.norm
 
     @torch.no_grad()
@@ -260,21 +254,21 @@ class SharpnessAware(Wrapper):
     @torch.no_grad()
     def _descend(self, slope: Slope, scale: float) -> None:
         """Turn the perturbed gradients into those to step on, brought to the clean norm first if asked for."""
-        # A parameter with a gradient in one pass only: without a perturbed one it does not move, without a clean
-        # one it steps on the perturbed one.
-        both = [i for i, parameter in enumerate(slope.params) if parameter.grad is not None]
-        params = [slope.params[i] for i in both]
-        grads = _grads(params)
-        self._now.perturbed_norm = norm = total_norm(_grads(self._moving())) / scale
+        moving = self._moving()
+        self._now.perturbed_norm = norm = total_norm(_grads(moving)) / scale
         self._note_overflow(norm, "gradient norm at the perturbed weights")
         if self._now.error is not None or not self._now.climbed:
             return
         if self.stable:
-            torch._foreach_mul_(grads, slope.norm / (norm + TINY))
+            torch._foreach_mul_(_grads(moving), slope.norm / (norm + TINY))
         if self.descent.needs_clean:
+            # A parameter with a gradient in one pass only: without a perturbed one it does not move, without a
+            # clean one it steps on the perturbed one.
+            both = [i for i, parameter in enumerate(slope.params) if parameter.grad is not None]
+            params, clean = [slope.params[i] for i in both], [slope.grads[i] for i in both]
+            grads = _grads(params)
             if scale != 1:
                 torch._foreach_mul_(grads, 1 / scale)
-            clean = [slope.grads[i] for i in both]
             self.descent.combine(Pair(clean, grads, params, [slope.indices[i] for i in both], slope.norm))
             if scale != 1:
                 torch._foreach_mul_(_grads(params), scale)

@@ -186,8 +186,8 @@ class Wrapper(Optimizer):
         """Run one pass: clear the gradients, evaluate the closure, fill the gradients, return the loss."""
         self._reduced = False
         self._in_closure = True
+        self._clear()
         try:
-            self.zero_grad()
             with torch.enable_grad():
                 result: Any = closure()
                 terms = terms_of(result)
@@ -201,6 +201,12 @@ class Wrapper(Optimizer):
             self._in_closure = False
         loss: Tensor = result.detach()
         return loss
+
+    def _clear(self) -> None:
+        """Clear the gradients, without the bookkeeping of ``zero_grad``."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
 
     def _clean_context(self) -> AbstractContextManager[Any]:
         """Surround the first of two passes; a wrapper whose ranks climb each on their own avoids all-reduce here."""
