@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -198,17 +198,16 @@ class SharpnessAware(Wrapper):
     def _perturbed(self, slope: Slope, scale: float) -> Iterator[None]:
         self._note_overflow(slope.norm, "gradient norm")
         self._now.climbed = self._now.error is None and self.climbs
-        with ExitStack() as stack:
-            stack.enter_context(holding_statistics(self.model))
-            stack.enter_context(replaying(self._now.before))
-            if self._now.climbed:
-                stack.enter_context(standing_at(slope.params, self._climb(slope)))
-            self._is_perturbed = True
-            stack.callback(setattr, self, "_is_perturbed", False)
+        there = standing_at(slope.params, self._climb(slope)) if self._now.climbed else nullcontext()
+        with holding_statistics(self.model), replaying(self._now.before), there:
             self._clear()
             if not self.descent.needs_clean:
                 slope.release()
-            yield
+            self._is_perturbed = True
+            try:
+                yield
+            finally:
+                self._is_perturbed = False
         if self._now.error is None:
             self._descend(slope, scale)
         else:  # let a scaler see it, so that it skips the step and lowers its scale
@@ -221,10 +220,9 @@ class SharpnessAware(Wrapper):
         if scale != 1:
             torch._foreach_mul_(grads, 1 / scale)
             self._now.norm = None
-        radii = {id(p): self.radius(group) for group in self.param_groups for p in group["params"]}
-        order = {key: index for index, key in enumerate(radii)}
-        keys = [id(parameter) for parameter in moving]
-        rhos, indices = [radii[key] for key in keys], [order[key] for key in keys]
+        every = [(p, self.radius(group)) for group in self.param_groups for p in group["params"]]
+        on_it = [(index, rho) for index, (p, rho) in enumerate(every) if p.grad is not None]
+        indices, rhos = [index for index, _ in on_it], [rho for _, rho in on_it]
         return Slope(moving, grads, rhos, indices, self._norm(grads), self.t, self.model)
 
     def radius(self, group: dict[str, Any]) -> float:
