@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 MALLOC = {
@@ -90,7 +91,7 @@ def networks() -> dict[str, Callable[[], tuple[Any, Any, Any]]]:
 
     def resnet() -> nn.Module:
         widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
-        blocks = [Block(a, b) for a, b in zip(widths, widths[1:], strict=False)]
+        blocks = [Block(a, b) for a, b in pairwise(widths)]
         stem = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
         return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from surefoot.errors import DivergedError
 from surefoot.optim._facts import StepFacts
+from surefoot.optim._low_rank import Layer
 from surefoot.optim._perturb import RngState
 
 
@@ -26,6 +27,7 @@ class Now:
     perturbed_loss: float | None = None
     passes: float = 0
     low_rank: int = 0
+    layers: list[Layer] = field(default_factory=list)  # that climb without moving
     log_py: tuple[list[Tensor], list[Tensor]] = field(default_factory=lambda: ([], []))
     error: DivergedError | None = None
 
