@@ -67,10 +67,10 @@ def pool(parts: Sequence[Bins]) -> Bins:
         The pooled bins.
 
     Example:
-        >>> one = Bins((0, 1), (None, 0.9), (None, 1.0), 1)
-        >>> two = Bins((0, 3), (None, 0.7), (None, 0.0), 1)
-        >>> pool([one, two])  # (0.9 + 3 · 0.7) / 4 and 1 / 4
-        Bins(count=(0, 4), confidence=(None, 0.75), accuracy=(None, 0.25), n_runs=2)
+        >>> one = Bins((0, 1), (None, 0.75), (None, 1.0), 1)
+        >>> two = Bins((0, 3), (None, 0.25), (None, 0.0), 1)
+        >>> pool([one, two])  # (0.75 + 3 · 0.25) / 4 and 1 / 4
+        Bins(count=(0, 4), confidence=(None, 0.375), accuracy=(None, 0.25), n_runs=2)
     """
     alike = [part for part in parts if len(part.count) == len(parts[0].count)]
     counts = [sum(column) for column in zip(*(part.count for part in alike), strict=True)]

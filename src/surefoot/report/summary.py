@@ -33,6 +33,9 @@ COLUMNS = (
 )
 
 
+_TOLD = (("ece", "ECE"), ("accuracy", "accuracy"))
+
+
 @dataclass(frozen=True)
 class Spread:
     """Mean and standard deviation over n seeds; a single seed has none."""
@@ -102,9 +105,10 @@ class Summary:
         if not known:
             return "No run has an ECE."
         best = min(known, key=lambda row: row.values["ece"].mean)
-        ece, accuracy = (100 * best.values[key].mean for key in ("ece", "accuracy"))
-        text = f"{best.label} is best calibrated: ECE {ece:.1f} %, accuracy {accuracy:.1f} %."
-        if best is self.rows[0] or best.difference is None:
+        reached = [f"{name} {100 * best.values[key].mean:.1f} %" for key, name in _TOLD if key in best.values]
+        claim = " is best calibrated" if len(self.rows) > 1 else ""
+        text = f"{best.label}{claim}: {', '.join(reached)}."
+        if best.difference is None or "ece" not in best.difference:  # the first method, or no seed in common
             return text
         gap = best.difference["ece"]
         text += f" That is {100 * abs(gap.mean):.1f} points {'below' if gap.mean < 0 else 'above'} {self.rows[0].label}"
