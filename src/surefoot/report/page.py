@@ -54,22 +54,26 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         Method(row, mark_of(index), read_bins(row.runs), read_curves(row.runs))
         for index, row in enumerate(summary.rows)
     ]
-    text = _environment().get_template("template.html").render(
-        title=title or _title(summary),
-        command=command,
-        verdict=summary.verdict(),
-        facts=facts(summary),
-        columns=[column for column in COLUMNS if any(column.key in row.values for row in summary.rows)],
-        methods=methods,
-        options=[options(row) for row in summary.rows],
-        places=[places(row, path) for row in summary.rows],
-        cards=_cards(methods),
-        views=_views(methods),
-        curves=_curves(methods),
-        figures=_finite(_figures(methods)),
-        css=Markup(_text("page.css")),
-        script=Markup(_text("page.js")),
-        plotly=Markup(_plotly()),
+    text = (
+        _environment()
+        .get_template("template.html")
+        .render(
+            title=title or _title(summary),
+            command=command,
+            verdict=summary.verdict(),
+            facts=facts(summary),
+            columns=[column for column in COLUMNS if any(column.key in row.values for row in summary.rows)],
+            methods=methods,
+            options=[options(row) for row in summary.rows],
+            places=[places(row, path) for row in summary.rows],
+            cards=_cards(methods),
+            views=_views(methods),
+            curves=_curves(methods),
+            figures=_finite(_figures(methods)),
+            css=Markup(_text("page.css")),
+            script=Markup(_text("page.js")),
+            plotly=Markup(_plotly()),
+        )
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
