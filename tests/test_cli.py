@@ -171,7 +171,7 @@ def test_a_run_that_diverges_exits_with_1(small_npz: Path, tmp_path: Path) -> No
     words = ["--data", f"npz:{small_npz}", "--epochs", "50", "--lr", "1e9"]
     done = surefoot("train", "--out", str(tmp_path / "run"), *words)
     assert done.returncode == 1
-    assert re.search(r"^Error: Training stopped at step \d+ .*Lower the learning rate", done.stderr, re.MULTILINE)
+    assert re.search(r"^Error: Training stopped at step \d+, .*Lower the learning rate", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
 
 
