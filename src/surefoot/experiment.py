@@ -10,7 +10,7 @@ import torch
 
 import surefoot
 from surefoot.data import load_splits
-from surefoot.errors import InputError
+from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import evaluate
 from surefoot.models import build_model
 from surefoot.optim import build_optimizer
@@ -44,7 +44,7 @@ def run_id(spec: RunSpec) -> str:
 
 def folder_name(spec: RunSpec) -> str:
     """Name a run's folder so that people and programs find it: method, seed, id."""
-    method = re.sub(r"[^A-Za-z0-9.=]+", "-", spec.method.label).strip("-")[:48]
+    method = re.sub(r"[^A-Za-z0-9]+", "-", spec.method.name).strip("-")[:48]
     return f"{method}-seed{spec.seed}-{run_id(spec)}"
 
 
@@ -132,7 +132,10 @@ def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
     loss = LOSSES.build(spec.method.loss).to(spec.device)
-    optimizer = build_optimizer(spec.method, model)
+    try:
+        optimizer = build_optimizer(spec.method, model)
+    except ValueError as error:  # torch's own word on an option
+        raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
     length = horizon(len(splits.train), spec.epochs, spec.batch_size)
     return Trainee(model, loss, optimizer, make_schedule(spec.schedule, optimizer, length.n_steps))
 

@@ -189,7 +189,7 @@ def find_runs(paths: Iterable[Path | str]) -> list[RunFolder]:
         paths: Run folders, or folders that hold some.
 
     Returns:
-        The finished runs, each once, in the order of their paths.
+        The finished runs, each once, in the order of the paths; within a folder the cheapest first.
 
     Raises:
         InputError: If a path does not exist or holds no finished run.
@@ -199,13 +199,17 @@ def find_runs(paths: Iterable[Path | str]) -> list[RunFolder]:
         if not path.exists():
             raise InputError(f"Expected a folder with runs, but {path} does not exist. Run `surefoot compare` first.")
         here = [path] if (path / "spec.json").exists() else sorted(p.parent for p in path.glob("*/spec.json"))
-        runs = [run for run in map(RunFolder, here) if run.done()]
+        runs = sorted((run for run in map(RunFolder, here) if run.done()), key=_cost)
         if not runs:
             raise InputError(
                 f"Expected finished runs, but {path} holds none. Let `surefoot compare` or `train` finish."
             )
         found.update((run.path.resolve(), run) for run in runs)
     return list(found.values())
+
+
+def _cost(run: RunFolder) -> tuple[int, str]:
+    return (run.done() or {}).get("passes", 0), run.path.name
 
 
 def _line(record: Record) -> bytes:

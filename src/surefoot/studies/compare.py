@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from surefoot.errors import InputError, SurefootError
 from surefoot.method import parse_method
 from surefoot.records import RunFolder
 from surefoot.registry import DATA, MODELS
-from surefoot.schema import OptionValue, RunSpec
+from surefoot.schema import RunSpec
 from surefoot.studies.engine import Job, Listener, run_all
 
 DEFAULT_METHODS = ("sgd", "sam", "csam")
@@ -29,8 +30,10 @@ def make_spec(
     *,
     data: str = "fashion",
     model: str = "mlp",
-    base_options: Mapping[str, OptionValue] | None = None,
-    **settings: int | str,
+    lr: float | None = None,
+    momentum: float | None = None,
+    weight_decay: float | None = None,
+    **settings: Any,
 ) -> RunSpec:
     """Make a complete spec out of the words that people type.
 
@@ -38,48 +41,53 @@ def make_spec(
         method: For example ``"csam:gamma=2"``.
         data: For example ``"npz:photos.npz"``.
         model: For example ``"mlp:width=100"``.
-        base_options: ``lr``, ``momentum``, ``weight_decay`` for every optimizer that takes them; None is skipped.
+        lr: Learning rate of every optimizer that does not set its own.
+        momentum: Likewise, for those that take it.
+        weight_decay: Likewise.
         **settings: Any other field of :class:`~surefoot.schema.RunSpec`.
 
     Returns:
         The spec.
     """
-    parts = {"data": DATA.parse(data), "model": MODELS.parse(model)}
-    return RunSpec(parse_method(method, base_options), **parts, **settings)  # type: ignore[arg-type]
+    base_options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+    return RunSpec(parse_method(method, base_options), DATA.parse(data), MODELS.parse(model), **settings)
 
 
-def compare(
-    specs: Sequence[RunSpec],
-    seeds: Sequence[int],
-    out: Path,
-    *,
-    fresh: bool = False,
-    workers: int | None = None,
-    listen: Listener | None = None,
-) -> Comparison:
-    """Run every spec with every seed. Runs that are finished already are not made again.
+def plan(specs: Sequence[RunSpec], seeds: Sequence[int], out: Path, *, fresh: bool = False) -> list[Job]:
+    """Check all specs and lay out one run per spec and seed.
 
     Args:
         specs: One per method; their own seed is not used.
         seeds: The seeds, the same ones for all.
         out: Takes one folder per run.
         fresh: Make all runs anew.
-        workers: How many at once; else one per core.
-        listen: Called with news of every run.
 
     Returns:
-        The finished runs, method by method in the order given.
+        The runs, method by method in the order given; runs that are the same are there once.
 
     Raises:
         InputError: If there is nothing to compare, or a spec cannot run.
     """
-    from surefoot.experiment import check, folder_name
+    from surefoot.experiment import check, folder_name  # imports torch
 
     if not specs or not seeds:
         raise InputError("Expected at least one method and one seed, but got none. Pass --methods and --seeds.")
     for spec in specs:
         check(spec)
     made = [replace(spec, seed=seed) for spec in specs for seed in seeds]
-    jobs = {out / folder_name(spec): spec for spec in made}
-    failed = run_all([Job(spec, path, fresh) for path, spec in jobs.items()], workers=workers, listen=listen)
-    return Comparison(tuple(RunFolder(path) for path in jobs if path not in failed), failed)
+    return list({out / folder_name(spec): Job(spec, out / folder_name(spec), fresh) for spec in made}.values())
+
+
+def compare(jobs: Sequence[Job], *, workers: int | None = None, listen: Listener | None = None) -> Comparison:
+    """Make the planned runs. Those that are finished already are not made again.
+
+    Args:
+        jobs: What :func:`plan` laid out.
+        workers: How many at once; else one per core.
+        listen: Called with news of every run.
+
+    Returns:
+        The finished runs in the order of the plan.
+    """
+    failed = run_all(jobs, workers=workers, listen=listen)
+    return Comparison(tuple(RunFolder(job.path) for job in jobs if job.path not in failed), failed)
