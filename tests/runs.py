@@ -11,6 +11,11 @@ from surefoot.schema import MethodSpec, PartSpec, RunSpec
 
 BINS = {"count": [0, 2, 8], "confidence": [None, 0.5, 0.9], "accuracy": [None, 0.5, 0.75]}
 MEASURES = {"accuracy": 0.8, "ece": 0.05, "nll": 0.5, "brier": 0.25}
+DATA = {
+    "fingerprint": "0123456789abcdef",
+    "input_shape": [3],
+    "examples": {"train": 100, "calibration": 10, "test": 10},
+}
 ENVIRONMENT = {
     "surefoot": "0.1.0",
     "python": "3.11.0",
@@ -56,23 +61,12 @@ def fake_run(
     Returns:
         The finished run.
     """
-    spec = RunSpec(
-        MethodSpec(method, PartSpec("ce"), PartSpec(method, dict(options or {"lr": 0.1}))),
-        PartSpec("toy"),
-        PartSpec("mlp", {"width": 4}),
-        seed=seed,
-        epochs=epochs,
-        batch_size=10,
-    )
-    data = {
-        "fingerprint": "0123456789abcdef",
-        "classes": list(classes),
-        "input_shape": [3],
-        "examples": {"train": 100, "calibration": 10, "test": 10},
-    }
-    run_id = spec.run_id(data["fingerprint"], "0.1.0")
+    optimizer = PartSpec(method, dict(options or {"lr": 0.1}))
+    parts = MethodSpec(method, PartSpec("ce"), optimizer), PartSpec("toy"), PartSpec("mlp", {"width": 4})
+    spec = RunSpec(*parts, seed=seed, epochs=epochs, batch_size=10)
+    run_id = spec.run_id(DATA["fingerprint"], "0.1.0")
     run = RunFolder(folder / f"run-{run_id}")
-    run.begin(spec, run_id, data, ENVIRONMENT)
+    run.begin(spec, run_id, {**DATA, "classes": list(classes)}, ENVIRONMENT)
     run.append_steps(_steps(epochs, passes, seed, quality))
     run.write_measures(_measures(measures, tce, {None: BINS, "temperature": BINS} if bins is None else bins))
     run.finish({"run": run_id, "seed": seed, "passes": passes, "seconds": seconds})

@@ -50,8 +50,12 @@ def read_bins(runs: Iterable[RunFolder]) -> dict[str | None, Bins]:
                 one = Bins(tuple(bins["count"]), tuple(bins["confidence"]), tuple(bins["accuracy"]), 1)
                 if one.total:
                     found.setdefault(record["calibrator"], []).append(one)
-    order = sorted(found, key=lambda name: (name is not None, name != "temperature", name or ""))
-    return {name: pool(found[name]) for name in order}
+    return {name: pool(found[name]) for name in in_order(found)}
+
+
+def in_order(calibrators: Iterable[str | None]) -> list[str | None]:
+    """Sort calibrators for people: none, then temperature, then the others by name."""
+    return sorted(calibrators, key=lambda name: (name is not None, name != "temperature", name or ""))
 
 
 def pool(parts: Sequence[Bins]) -> Bins:
