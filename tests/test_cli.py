@@ -13,6 +13,7 @@ import pytest
 
 from surefoot import __version__
 from tests.conftest import small_arrays
+from tests.report.browser import drawn_page
 
 COMMANDS = ["compare", "train", "report", "list"]
 
@@ -71,6 +72,13 @@ def test_compare_for_people(compared: tuple[dict, Path], small_npz: Path) -> Non
     for word in ("sgd", "csam:gamma=2", "accuracy", "ECE", "NLL", "±", "best calibrated", "report.html"):
         assert word in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_the_page_of_a_comparison_opens_in_a_browser(compared: tuple[dict, Path], tmp_path: Path) -> None:
+    document = drawn_page(compared[1] / "report.html", tmp_path / "profile")
+    assert "data-trouble" not in document.partition("<head")[0]
+    assert document.count('class="main-svg"') >= 6  # three reliability diagrams, three curves
+    assert "csam:gamma=2,rho=0.1" in document
 
 
 def test_report_is_rebuilt_from_folders(compared: tuple[dict, Path], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from surefoot.records import write_bytes
 from surefoot.report.bins import Bins, in_order, read_bins
 from surefoot.report.curves import Curve, read_curves
 from surefoot.report.facts import facts, options, places
@@ -69,7 +70,7 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         plotly=_plotly(),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode())
     return path
 
 
