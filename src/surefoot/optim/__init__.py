@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from torch import nn
 
+from surefoot.optim._closure import Parts
+from surefoot.optim._facts import StepFacts
 from surefoot.optim._plain import Plain
 from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
-from surefoot.schema import MethodSpec
+from surefoot.schema import MethodSpec, PartSpec
+
+__all__ = ["Parts", "Plain", "StepFacts", "Wrapper", "build_optimizer"]
 
 
 def build_optimizer(method: MethodSpec, model: nn.Module) -> Wrapper:
@@ -23,9 +28,15 @@ def build_optimizer(method: MethodSpec, model: nn.Module) -> Wrapper:
         An optimizer that is stepped with a closure.
     """
     params = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    made: Any
     if method.base is None:
-        made = OPTIMIZERS.build(method.optimizer, params)
+        made = _build_base(method.optimizer, params, model)
     else:
-        made = OPTIMIZERS.build(method.optimizer, OPTIMIZERS.build(method.base, params), model)
+        made = OPTIMIZERS.build(method.optimizer, _build_base(method.base, params, model), model)
     return made if isinstance(made, Wrapper) else Plain(made)
+
+
+def _build_base(spec: PartSpec, params: list[nn.Parameter], model: nn.Module) -> Any:
+    """Make a base optimizer; one whose function takes a second argument is given the model as well."""
+    takes = inspect.signature(OPTIMIZERS[spec.name].build).parameters.values()
+    wants_model = sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in takes) > 1
+    return OPTIMIZERS.build(spec, params, model) if wants_model else OPTIMIZERS.build(spec, params)

@@ -2,52 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 RngState = tuple[Tensor, list[Tensor]]
 
 
 @contextmanager
-def restoring(params: list[Tensor], copies: list[Tensor]) -> Iterator[None]:
-    """Put the parameters back bit for bit at the end: copied, never subtracted.
+def standing_at(params: Sequence[Tensor], places: Sequence[Tensor]) -> Iterator[None]:
+    """Let the parameters have other values for a while.
+
+    An ordinary parameter is pointed at ``places`` and back at its own memory: no number is copied, so it returns
+    bit for bit. Where several parameters share memory, or are of a kind of their own (sharded, for example), the
+    values change places in memory instead, which is exact too.
 
     Args:
-        params: Tensors that may be changed in place meanwhile.
-        copies: Buffers of the same shapes; they are overwritten.
+        params: Parameters of a model.
+        places: The other values, of the same shapes; they are kept.
     """
-    with torch.no_grad():
-        torch._foreach_copy_(copies, params)
-    try:
-        yield
-    finally:
+    homes = {parameter.untyped_storage().data_ptr() for parameter in params}
+    if len(homes) == len(params) and all(type(parameter) in (nn.Parameter, Tensor) for parameter in params):
+        originals = [parameter.data for parameter in params]
+        try:
+            for parameter, place in zip(params, places, strict=True):
+                parameter.data = place
+            yield
+        finally:
+            for parameter, original in zip(params, originals, strict=True):
+                parameter.data = original
+    else:
         with torch.no_grad():
-            torch._foreach_copy_(params, copies)
+            copies = [parameter.clone() for parameter in params]
+            try:
+                torch._foreach_copy_(list(params), list(places))
+                with torch.enable_grad():
+                    yield
+            finally:
+                torch._foreach_copy_(list(params), copies)
 
 
 @contextmanager
 def holding_statistics(model: nn.Module | None) -> Iterator[None]:
-    """Keep BatchNorm's running statistics still: they move in the clean pass only.
+    """Keep running statistics of BatchNorm and its relatives still: they move in the clean pass only.
 
     Args:
-        model: Its BatchNorm layers are held; None for no model.
+        model: Its normalisation layers are held; None for no model.
     """
-    tracking = [
+    layers = [
         module
         for module in (model.modules() if model is not None else ())
-        if isinstance(module, _BatchNorm) and module.track_running_stats
+        if isinstance(module, _NormBase) and module.training and module.track_running_stats
     ]
-    for module in tracking:
-        module.track_running_stats = False  # in training mode: normalise by the batch, store nothing
+    momenta = [module.momentum for module in layers]
+    for module in layers:
+        if isinstance(module, _InstanceNorm):
+            module.momentum = 0.0  # it updates its statistics whenever it has some
+        else:
+            module.track_running_stats = False  # in training mode: normalise by the batch, store nothing
     try:
         yield
     finally:
-        for module in tracking:
+        for module, momentum in zip(layers, momenta, strict=True):
             module.track_running_stats = True
+            module.momentum = momentum
 
 
 def rng_state() -> RngState:
@@ -70,11 +92,11 @@ def replaying(state: RngState | None) -> Iterator[None]:
     Args:
         state: Where to start; None for drawing new numbers.
     """
-    now = rng_state()
+    now = rng_state() if state is not None else None
     if state is not None:
         set_rng_state(state)
     try:
         yield
     finally:
-        if state is not None:
+        if now is not None:
             set_rng_state(now)

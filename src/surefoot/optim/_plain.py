@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
-from surefoot.optim._wrapper import Closure, StepFacts, Wrapper, finite
+from surefoot.optim._closure import Closure
+from surefoot.optim._facts import StepFacts
+from surefoot.optim._wrapper import Wrapper, finite
+
+if TYPE_CHECKING:
+    from torch.amp import GradScaler
 
 
 class Plain(Wrapper):
@@ -20,12 +25,10 @@ class Plain(Wrapper):
         tensor([0.9500, 0.9500])
     """
 
-    def step(self, closure: Closure | None = None) -> Tensor | None:  # type: ignore[override]
-        """Differentiate the loss and step."""
-        if closure is None:
-            self.base.step()
-            return None
-        loss = self._differentiate(closure)
-        self.facts = StepFacts(loss=finite(loss, "loss"), passes=1)
-        self.base.step()
-        return loss
+    def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
+        if closure is not None:
+            self._loss = self._differentiate(closure, scaler)
+            loss = finite(self._loss, "loss")
+            norm = self._gradient_norm(scaler)
+            self.facts = StepFacts(loss=loss, passes=1, grad_norm=norm)
+        self._step_base(scaler)

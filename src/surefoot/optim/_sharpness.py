@@ -1,54 +1,101 @@
-"""The sharpness-aware step: climb, look at the loss there, come back, step.
-
-Three small parts combine: an *ascent* says where to climb, an *outer* loss says what to minimise there, and the
-base optimizer makes the step.
-"""
+"""The sharpness-aware step: climb, look at the loss there, come back, step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
-from surefoot.errors import InputError
-from surefoot.optim._perturb import RngState, holding_statistics, replaying, restoring, rng_state
-from surefoot.optim._wrapper import Closure, StepFacts, Wrapper, finite
+from surefoot.errors import DivergedError, InputError
+from surefoot.optim._closure import Closure, Parts
+from surefoot.optim._norms import TINY, total_norm
+from surefoot.optim._now import Now, joined
+from surefoot.optim._perturb import RngState, holding_statistics, replaying, rng_state, standing_at
+from surefoot.optim._rules import Ascent, Cadence, Descent, Outer, Pair, Rule, Slope, find_ascent
+from surefoot.optim._wrapper import Nonfinite, Wrapper, finite
 from surefoot.schema import LossTerms
 
-Outer = Callable[[LossTerms], Tensor]  # the loss at the perturbed weights, as one value per example
+if TYPE_CHECKING:
+    from torch.amp import GradScaler
+
+
+class Common(TypedDict, total=False):
+    """What every sharpness-aware optimizer takes, beside its own options."""
+
+    stable: bool
+    nonfinite: Nonfinite
 
 
 class SharpnessAware(Wrapper):
     """Two passes on the same batch: one to find the direction, one for the gradient that is used.
 
-    Between the passes the weights climb by ``rho`` along the gradient, normalised over all groups. BatchNorm
-    statistics move in the clean pass only, dropout draws the same masks in both, and the weights come back bit
-    for bit, also when the closure raises.
+    Between the passes the weights climb as ``ascent`` says. BatchNorm statistics move in the clean pass only,
+    dropout draws the same masks in both, and the weights come back bit for bit, also when the closure raises.
 
     Args:
         base: Makes the step with the gradient taken at the perturbed weights. Weight decay and momentum are its
             business: they act at the weights before the climb.
-        rho: Radius of the climb, ≥ 0. A parameter group may set its own ``"rho"``.
         model: Holds the BatchNorm layers. May be left out for networks without any.
+        rho: Radius of the climb, ≥ 0. A parameter group may set its own ``"rho"``.
+        ascent: Where to climb: a rule, or the name of the optimizer it belongs to.
+        outer: Which loss to minimise there.
+        descent: What to make of the gradient found there.
+        cadence: At which steps to climb.
+        stable: Rescale the gradient found there to the norm of the clean one first, as SSAM does.
+        m: Split the batch into parts of m examples that climb each on their own; the closure must be a
+            :class:`~surefoot.optim.Parts`.
+        nonfinite: ``"raise"`` or ``"skip"`` when a loss or a gradient is not finite.
+
+    Raises:
+        InputError: If rho or m has no meaning.
     """
 
-    def __init__(self, base: Optimizer, model: nn.Module | None, *, rho: float) -> None:
+    detail = False  # set to True for facts that cost a read of all weights
+
+    def __init__(
+        self,
+        base: Optimizer,
+        model: nn.Module | None = None,
+        *,
+        rho: float,
+        ascent: Ascent | str = "sam",
+        outer: Outer | None = None,
+        descent: Descent | None = None,
+        cadence: Cadence | None = None,
+        stable: bool = False,
+        m: int | None = None,
+        nonfinite: Nonfinite = "raise",
+    ) -> None:
         if not rho >= 0:
             raise InputError(f"Expected rho ≥ 0, but got {rho:g}. Try rho=0.05.")
-        super().__init__(base)
+        if m is not None and m < 1:
+            raise InputError(f"Expected m ≥ 1 examples per part, but got {m}. Try m=16, or leave it out.")
+        rule = find_ascent(ascent)
+        if m is not None and rule.memory:
+            raise InputError(
+                f"Expected an ascent without memory where parts climb on their own, but got {type(rule).__name__}. "
+                "Leave m out."
+            )
+        super().__init__(base, nonfinite=nonfinite)
         self.model = model
         self.rho = rho
+        self.ascent = rule
+        self.outer = outer or Outer()
+        self.descent = descent or Descent()
+        self.cadence = cadence or Cadence()
+        self.stable = stable
+        self.m = m
         for group in self.param_groups:
             group.setdefault("rho", rho)
-        self._copies: list[Tensor] = []
+        self.needs_per_example = self.outer.needs_per_example
+        self._places: list[Tensor] = []  # the perturbed weights: the only extra copy
         self._is_perturbed = False
-        self._before: RngState | None = None
-        self._grad_norm = 0.0
+        self._now = Now()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; without a ``"rho"`` of their own they get the optimizer's."""
@@ -56,25 +103,78 @@ class SharpnessAware(Wrapper):
             param_group.setdefault("rho", self.rho)
         super().add_param_group(param_group)
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients; a clean pass starts here, with the random numbers that the second one will see."""
-        super().zero_grad(set_to_none)
-        if not self._is_perturbed:
-            self._before = rng_state()
+    @property
+    def _rules(self) -> dict[str, Rule]:
+        return {"ascent": self.ascent, "outer": self.outer, "descent": self.descent, "cadence": self.cadence}
 
-    def outer(self, terms: LossTerms) -> Tensor:
-        """Give each example's loss at the perturbed weights; SAM takes it as it is."""
-        return terms.per_example
+    def own_state(self) -> dict[str, Any]:
+        """Give the number of steps made and what each rule remembers."""
+        return {**super().own_state(), **{name: rule.state_dict() for name, rule in self._rules.items()}}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Remember what :meth:`own_state` gave."""
+        super().load_own_state(state)
+        for name, rule in self._rules.items():
+            rule.load_state_dict(state[name])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle without what belongs to a single step."""
+        return {**super().__getstate__(), "_places": [], "_now": Now(), "_loss": None}
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients; in a loop without closure, a clean pass starts here.
+
+        The second pass will draw the random numbers that are drawn from here on, so call it right before the
+        first one.
+        """
+        super().zero_grad(set_to_none)
+        if not self._is_perturbed and not self._in_closure:
+            self._begin(rng_state())
+
+    def _begin(self, before: RngState | None = None) -> None:
+        """Start a new step and forget one that was begun but not made."""
+        self._now = Now(before=before)
+        for rule in self._rules.values():
+            rule.discard()
+
+    @property
+    def climbs(self) -> bool:
+        """Whether this step needs a perturbed pass. Ask after the clean pass; saves passes in explicit loops."""
+        if not self._is_due:
+            return False
+        if self._now.wanted is None:
+            self._now.wanted = self.cadence.wanted(self.t, finite(self._norm(), "gradient norm"))
+        return self._now.wanted
+
+    @property
+    def _is_due(self) -> bool:
+        if self._now.due is None:
+            self._now.due = self.cadence.due(self.t)
+        return self._now.due
 
     def reduce(self, terms: LossTerms) -> Tensor:
-        """Turn loss terms into the scalar that the current pass differentiates."""
-        if self._is_perturbed:
+        """Turn loss terms into the scalar that the current pass differentiates.
+
+        A step that is not due to climb minimises the outer loss at the weights where it is.
+        """
+        log_py = -terms.per_example if terms.log_py is None else terms.log_py
+        self._now.log_py[self._is_perturbed].append(log_py.detach())
+        if self._is_perturbed or not self._is_due:
             terms = terms._replace(per_example=self.outer(terms))
         return super().reduce(terms)
 
     @contextmanager
-    def perturbed(self) -> Iterator[None]:
+    def perturbed(self, scaler: GradScaler | None = None) -> Iterator[None]:
         """Stand at the perturbed weights: enter with the clean gradients in place, leave with those to step on.
+
+        Args:
+            scaler: Scaled the clean loss, and will scale the perturbed one.
+
+        Yields:
+            Nothing. In a step that does not climb, the weights stay where they are.
+
+        Raises:
+            InputError: If there are no gradients to climb along.
 
         Example:
             >>> w = torch.nn.Parameter(torch.tensor([1.0, 1.0]))
@@ -88,48 +188,184 @@ class SharpnessAware(Wrapper):
             >>> w.data
             tensor([ 0.8995, -0.0498])
         """
-        moving = [parameter for parameter in self.parameters() if parameter.grad is not None]
-        if len(self._copies) != len(moving) or any(
-            c.shape != p.shape for c, p in zip(self._copies, moving, strict=True)
-        ):
-            self._copies = [torch.empty_like(parameter) for parameter in moving]
-        with ExitStack() as stack:
-            stack.enter_context(restoring(moving, self._copies))
-            stack.enter_context(holding_statistics(self.model))
-            stack.enter_context(replaying(self._before))
-            self._climb()
-            self._is_perturbed = True
-            stack.callback(setattr, self, "_is_perturbed", False)
-            super().zero_grad()
+        slope = self._slope(scale_of(scaler))
+        if not slope.params:
+            raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
+        with self._perturbed(slope, scale_of(scaler)):
             yield
 
-    def step(self, closure: Closure | None = None) -> Tensor | None:  # type: ignore[override]
-        """Make one step.
+    @contextmanager
+    def _perturbed(self, slope: Slope, scale: float) -> Iterator[None]:
+        self._note_overflow(slope.norm, "gradient norm")
+        self._now.climbed = self._now.error is None and self.climbs
+        with ExitStack() as stack:
+            stack.enter_context(holding_statistics(self.model))
+            stack.enter_context(replaying(self._now.before))
+            if self._now.climbed:
+                stack.enter_context(standing_at(slope.params, self._climb(slope)))
+            self._is_perturbed = True
+            stack.callback(setattr, self, "_is_perturbed", False)
+            self.base.zero_grad()
+            yield
+        if self._now.error is None:
+            self._descend(slope, scale)
+        else:  # let a scaler see it, so that it skips the step and lowers its scale
+            slope.params[0].grad = torch.full_like(slope.params[0], torch.inf)
 
-        Args:
-            closure: Evaluates the model on the batch; called twice. Without it, the gradients that are in place
-                are used, as :meth:`perturbed` left them.
+    def _slope(self, scale: float = 1.0) -> Slope:
+        """Gather the clean gradient and its norm, free of a scaler's scale."""
+        moving = self._moving()
+        grads = _grads(moving)
+        if scale != 1:
+            torch._foreach_mul_(grads, 1 / scale)
+            self._now.norm = None
+        named = self.model.named_parameters() if self.model is not None else ()
+        names = {id(parameter): name for name, parameter in named}
+        rhos = {id(p): self.radius(group) for group in self.param_groups for p in group["params"]}
+        places = {id(parameter): index for index, parameter in enumerate(self.parameters())}
+        return Slope(
+            params=moving,
+            grads=grads,
+            rhos=[rhos[id(parameter)] for parameter in moving],
+            indices=[places[id(parameter)] for parameter in moving],
+            names=[names.get(id(parameter), "") for parameter in moving],
+            norm=self._norm(),
+            t=self.t,
+        )
 
-        Returns:
-            The loss at the weights before the step, detached.
-        """
-        loss = None
-        if closure is not None:
-            loss = self._differentiate(closure)
-            clean = finite(loss, "loss")
-            with self.perturbed():
-                perturbed = finite(self._differentiate(closure), "loss at the perturbed weights")
-            self.facts = StepFacts(loss=clean, passes=2, perturbed_loss=perturbed, grad_norm=self._grad_norm)
-        self._before = None
-        self.base.step()
-        return loss
+    def radius(self, group: dict[str, Any]) -> float:
+        """Give the radius of a parameter group at this step."""
+        return float(group["rho"])
+
+    def _norm(self) -> float:
+        """Give ‖g‖ of the clean gradients in place; computed once per step."""
+        if self._now.norm is None:
+            self._now.norm = total_norm(_grads(self._moving()))
+        return self._now.norm
 
     @torch.no_grad()
-    def _climb(self) -> None:
-        grads = [parameter.grad for parameter in self.parameters() if parameter.grad is not None]
-        self._grad_norm = finite(get_total_norm(grads), "gradient norm")
-        for group in self.param_groups:
-            moving = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if moving:
-                scale = group["rho"] / (self._grad_norm + 1e-12)  # 1e-12: a zero gradient climbs nowhere
-                torch._foreach_add_(moving, [parameter.grad for parameter in moving], alpha=scale)
+    def _climb(self, slope: Slope) -> list[Tensor]:
+        """Fill the buffers with the perturbed weights."""
+        fits = len(self._places) == len(slope.params) and all(
+            place.shape == parameter.shape and place.dtype == parameter.dtype and place.device == parameter.device
+            for place, parameter in zip(self._places, slope.params, strict=True)
+        )
+        if not fits:
+            self._places = [torch.empty_like(parameter) for parameter in slope.params]
+        self._now.eps_norm = self.ascent.climb(slope, self._places)
+        if self.detail and self._now.eps_norm is None:
+            self._now.eps_norm = total_norm(torch._foreach_sub(self._places, slope.params))
+        return self._places
+
+    @torch.no_grad()
+    def _descend(self, slope: Slope, scale: float) -> None:
+        """Turn the perturbed gradients into those to step on, brought to the clean norm first if asked for."""
+        # A parameter with a gradient in one pass only: without a perturbed one it does not move, without a clean
+        # one it steps on the perturbed one.
+        both = [i for i, parameter in enumerate(slope.params) if parameter.grad is not None]
+        params = [slope.params[i] for i in both]
+        grads = _grads(params)
+        self._now.perturbed_norm = norm = total_norm(_grads(self._moving())) / scale
+        self._note_overflow(norm, "gradient norm at the perturbed weights")
+        if self._now.error is not None or not self._now.climbed:
+            return
+        if self.stable:
+            torch._foreach_mul_(grads, slope.norm / (norm + TINY))
+        if self.descent.needs_clean:
+            if scale != 1:
+                torch._foreach_mul_(grads, 1 / scale)
+            clean = [slope.grads[i] for i in both]
+            self.descent.combine(Pair(clean, grads, params, [slope.indices[i] for i in both], slope.norm))
+            if scale != 1:
+                torch._foreach_mul_(_grads(params), scale)
+
+    @torch.no_grad()
+    def _coast(self, slope: Slope) -> None:
+        """Turn the gradients of a step without climb into those to step on."""
+        if self._now.error is None:
+            self.descent.coast(slope)
+
+    def _note_overflow(self, norm: float, what: str) -> None:
+        """Remember that something is not finite; the step itself, or a scaler, decides what to do about it."""
+        try:
+            finite(norm, what)
+        except DivergedError as error:
+            self._now.error = error
+
+    def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
+        if closure is not None:
+            self._begin()
+            evaluate = self._evaluate if self.m is None else self._evaluate_parts
+            self._loss = evaluate(closure, scaler)
+            self.facts = self._now.facts(self.outer.damps)
+        elif not self._now.climbed:
+            slope = self._slope()
+            self._note_overflow(slope.norm, "gradient norm")
+            self._coast(slope)
+        if self._now.error is not None and scaler is None:
+            raise self._now.error
+        if self._step_base(scaler):
+            self.descent.after(self.param_groups)
+            for rule in self._rules.values():
+                rule.commit()
+        self._now = Now()
+
+    def _evaluate(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
+        """Run both passes, or one where no climb is wanted; leave the gradients to step on, give the clean loss."""
+        scale = scale_of(scaler)
+        self._now.before = rng_state()
+        with self._clean_context():
+            loss = self._differentiate(closure, scaler)
+        self._now.loss = loss.item() if scaler else finite(loss, "loss")
+        self._now.passes = 1
+        slope = self._slope(scale)
+        self._note_overflow(slope.norm, "gradient norm")
+        if self._now.error is not None or not slope.params:
+            return loss
+        if not self.climbs:
+            self._coast(slope)
+            if scale != 1:
+                torch._foreach_mul_(slope.grads, scale)
+            return loss
+        with self._perturbed(slope, scale):
+            second = self._second_pass(closure, scaler)
+        self._now.perturbed_loss = second.item() if scaler else finite(second, "loss at the perturbed weights")
+        return loss
+
+    def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
+        self._now.passes += 1
+        return self._differentiate(closure, scaler)
+
+    def _evaluate_parts(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
+        """Let every part of m examples climb on its own, and average the gradients that they find."""
+        if not isinstance(closure, Parts) or self.m is None:
+            raise InputError(
+                f"Expected a closure that can evaluate parts of {self.m} examples, but got {type(closure).__name__}. "
+                "Pass Parts(lambda part: losses(inputs[part], labels[part]), n=len(labels))."
+            )
+        n = len(closure)
+        sums: dict[Tensor, Tensor] = {}
+        parts: list[tuple[float, Now]] = []
+        losses: list[Tensor] = []
+        for start in range(0, n, self.m):
+            part = slice(start, min(start + self.m, n))
+            share = (part.stop - part.start) / n
+            self._now = Now()
+            losses.append(share * self._evaluate(partial(closure, part), scaler))
+            parts.append((share, self._now))
+            for parameter, grad in zip(moving := self._moving(), _grads(moving), strict=True):
+                sums[parameter] = sums[parameter].add_(grad, alpha=share) if parameter in sums else grad.mul_(share)
+                parameter.grad = None
+        for parameter, total in sums.items():
+            parameter.grad = total
+        self._now = joined(parts)
+        return torch.stack(losses).sum()
+
+
+def _grads(params: list[Tensor]) -> list[Tensor]:
+    return [parameter.grad for parameter in params if parameter.grad is not None]
+
+
+def scale_of(scaler: GradScaler | None) -> float:
+    """Give the factor by which a scaler has multiplied the loss."""
+    return scaler.get_scale() if scaler is not None and scaler.is_enabled() else 1.0

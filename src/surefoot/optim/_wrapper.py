@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,19 +15,16 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from surefoot.errors import DivergedError, InputError
+from surefoot.optim._closure import WHAT_TO_RETURN, Closure, terms_of
+from surefoot.optim._facts import StepFacts
+from surefoot.optim._norms import total_norm
 from surefoot.schema import LossTerms
 
-Closure = Callable[[], Any]  # per-example losses, LossTerms, or a scalar after its own backward()
+if TYPE_CHECKING:
+    from torch.amp import GradScaler
 
-
-@dataclass(frozen=True)
-class StepFacts:
-    """What the last step saw. Norms and losses cost no extra pass; what a method does not have is None."""
-
-    loss: float
-    passes: int
-    perturbed_loss: float | None = None
-    grad_norm: float | None = None
+Nonfinite = Literal["raise", "skip"]
+OWN_STATE = "surefoot"  # key of a state dict under which a wrapper keeps what the base knows nothing of
 
 
 class Wrapper(Optimizer):
@@ -40,23 +39,36 @@ class Wrapper(Optimizer):
 
     Args:
         base: Makes the actual step. It must be able to step without a closure.
+        nonfinite: What to do when a loss or a gradient is NaN or infinite: ``"raise"`` an error, or ``"skip"``
+            the step with one warning. Either way weights and state are those before the step.
+
+    Raises:
+        InputError: If the base is no plain torch optimizer or its parameters are not real numbers.
     """
 
     needs_per_example = False
     facts: StepFacts | None = None
 
-    def __init__(self, base: Optimizer) -> None:
+    def __init__(self, base: Optimizer, *, nonfinite: Nonfinite = "raise") -> None:
         if isinstance(base, Wrapper) or not isinstance(base, Optimizer):
             raise InputError(
                 f"Expected a plain torch optimizer as base, but got {type(base).__name__}. "
                 "Pass an instance, such as torch.optim.SGD(model.parameters(), lr=0.1)."
             )
+        if nonfinite not in ("raise", "skip"):
+            raise InputError(f'Expected nonfinite to be "raise" or "skip", but got {nonfinite!r}. Leave it out.')
         self.base = base
+        self.nonfinite = nonfinite
         # torch's constructor starts empty groups and state and writes them through to the base: put them back.
         groups, state = base.param_groups, base.state
         super().__init__(list(groups), base.defaults)
         base.param_groups, base.state = groups, state
+        for parameter in self.parameters():
+            _check_is_real(parameter)
+        self.t = 0
         self._reduced = False
+        self._in_closure = False
+        self._warned = False
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -76,21 +88,37 @@ class Wrapper(Optimizer):
     def state(self, state: Any) -> None:
         self.base.state = state
 
+    def parameters(self) -> Iterable[Tensor]:
+        """Go through all parameters of all groups."""
+        return (parameter for group in self.param_groups for parameter in group["params"])
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to the base."""
         self.base.add_param_group(param_group)
+        for parameter in self.param_groups[-1]["params"]:
+            _check_is_real(parameter)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients."""
         self.base.zero_grad(set_to_none)
 
+    def own_state(self) -> dict[str, Any]:
+        """Give what this wrapper remembers beside its base: nested dicts and lists of tensors and plain values."""
+        return {"t": self.t}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Remember what :meth:`own_state` gave."""
+        self.t = state["t"]
+
     def state_dict(self) -> dict[str, Any]:
-        """Give everything needed to go on: the base's state and all groups."""
-        return self.base.state_dict()
+        """Give everything needed to go on: the base's state and groups, and the wrapper's own under one key."""
+        return {**self.base.state_dict(), OWN_STATE: self.own_state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up what :meth:`state_dict` gave."""
-        self.base.load_state_dict(state_dict)
+        """Take up what :meth:`state_dict` gave, or the state of a plain base optimizer."""
+        self.base.load_state_dict({key: value for key, value in state_dict.items() if key != OWN_STATE})
+        if OWN_STATE in state_dict:
+            self.load_own_state(state_dict[OWN_STATE])
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle the wrapper with its base, which torch's own version would drop."""
@@ -101,16 +129,38 @@ class Wrapper(Optimizer):
         self.__dict__.update(state)
         self._patch_step_function()
 
-    @abstractmethod
-    def step(self, closure: Closure | None = None) -> Tensor | None:  # type: ignore[override]
+    def step(self, closure: Closure | None = None, *, scaler: GradScaler | None = None) -> Tensor | None:  # type: ignore[override]
         """Evaluate the closure as often as the method needs and make one step.
 
         Args:
-            closure: Evaluates the model on the batch. None only if gradients are in place already.
+            closure: Evaluates the model on the batch. Without it, the gradients that are in place are used.
+            scaler: Scales the losses and may leave out the step; call its ``update()`` afterwards. Loops without
+                a closure call ``scaler.step(optimizer)`` as usual instead.
 
         Returns:
-            The loss at the weights before the step, detached.
+            The loss at the weights before the step, detached; None without a closure.
+
+        Raises:
+            InputError: If a closure came through ``scaler.step``.
+            DivergedError: If a loss or a gradient is not finite, unless such steps are to be skipped.
         """
+        if closure is not None and _called_by_scaler():
+            raise InputError(
+                "Expected scaler.step(optimizer) without a closure, whose gradients it would not unscale. "
+                "Call optimizer.step(closure, scaler=scaler)."
+            )
+        self._loss: Tensor | None = None
+        try:
+            self._take_step(closure, scaler)
+        except DivergedError as error:
+            if self.nonfinite == "raise":
+                raise
+            self._skip(error)
+        return self._loss
+
+    @abstractmethod
+    def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
+        """Fill the gradients, set ``_loss`` and ``facts``, and end with :meth:`_step_base`."""
 
     def reduce(self, terms: LossTerms) -> Tensor:
         """Turn loss terms into the scalar that the current pass differentiates."""
@@ -132,36 +182,86 @@ class Wrapper(Optimizer):
         """
         return self.reduce(LossTerms(F.cross_entropy(logits, labels, reduction="none")))
 
-    def parameters(self) -> Iterable[Tensor]:
-        """Go through all parameters of all groups."""
-        return (parameter for group in self.param_groups for parameter in group["params"])
-
-    def _differentiate(self, closure: Closure) -> Tensor:
+    def _differentiate(self, closure: Closure, scaler: GradScaler | None = None) -> Tensor:
         """Run one pass: clear the gradients, evaluate the closure, fill the gradients, return the loss."""
-        self.zero_grad()
         self._reduced = False
-        with torch.enable_grad():
-            result = closure()
-            if isinstance(result, LossTerms) or (isinstance(result, Tensor) and result.ndim > 0):
-                result = self.reduce(result if isinstance(result, LossTerms) else LossTerms(result.flatten()))
-                result.backward()
-            elif not isinstance(result, Tensor):
-                raise InputError(
-                    f"Expected the closure to return losses, but got {type(result).__name__}. {_WHAT_TO_RETURN}"
-                )
-            elif self.needs_per_example and not self._reduced:
-                raise InputError(f"Expected one loss per example, but got a scalar. {_WHAT_TO_RETURN}")
-            elif all(parameter.grad is None for parameter in self.parameters()):
-                result.backward()
-        return result.detach()
+        self._in_closure = True
+        try:
+            self.zero_grad()
+            with torch.enable_grad():
+                result: Any = closure()
+                terms = terms_of(result)
+                if terms is not None:
+                    result = self.reduce(terms)
+                elif self.needs_per_example and not self._reduced:
+                    raise InputError(f"Expected one loss per example, but got a scalar. {WHAT_TO_RETURN}")
+                if terms is not None or all(parameter.grad is None for parameter in self.parameters()):
+                    (result if scaler is None else scaler.scale(result)).backward()
+        finally:
+            self._in_closure = False
+        loss: Tensor = result.detach()
+        return loss
+
+    def _clean_context(self) -> AbstractContextManager[Any]:
+        """Surround the first of two passes; a wrapper whose ranks climb each on their own avoids all-reduce here."""
+        return nullcontext()
+
+    def _moving(self) -> list[Tensor]:
+        """Give the parameters that have a gradient."""
+        moving = [parameter for parameter in self.parameters() if parameter.grad is not None]
+        for parameter in moving:
+            if parameter.grad.layout != torch.strided:  # type: ignore[union-attr]
+                raise InputError("Expected dense gradients, but got a sparse one. Use nn.Embedding(…, sparse=False).")
+        return moving
+
+    def _gradient_norm(self, scaler: GradScaler | None = None) -> float:
+        """Give the norm of the gradients to step on; under a scaler, which has its own check, it may be infinite."""
+        norm = total_norm([parameter.grad for parameter in self._moving()])  # type: ignore[misc]
+        return norm if scaler is not None else finite(norm, "gradient norm")
+
+    def _step_base(self, scaler: GradScaler | None = None) -> bool:
+        """Let the base step; say whether it did, which only a scaler prevents."""
+        if scaler is None or not scaler.is_enabled():
+            self.base.step()
+            stepped = True
+        else:
+            scaler.unscale_(self.base)
+            found = scaler._found_inf_per_device(self.base)
+            stepped = not sum(value.item() for value in found.values())
+            scaler.step(self.base)
+        self.t += stepped
+        return stepped
+
+    def _skip(self, error: DivergedError) -> None:
+        self.base.zero_grad()
+        loss = float("nan") if self._loss is None else self._loss.item()
+        self.facts = StepFacts(loss=loss, passes=1, skipped=True)
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"A step was skipped, and later ones like it will be without a word: {error}", stacklevel=3)
 
 
-_WHAT_TO_RETURN = (
-    'Return cross_entropy(logits, labels, reduction="none"), or call backward() on optimizer.loss(logits, labels).'
-)
+def _called_by_scaler() -> bool:
+    """Say whether ``GradScaler.step`` is among the callers: it hands positional closures on without a word."""
+    frame = sys._getframe(1)
+    for _ in range(6):  # step, torch's two layers around it, a scheduler's, the scaler's two
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+        if frame.f_globals.get("__name__") == "torch.amp.grad_scaler":
+            return True
+    return False
 
 
-def finite(value: Tensor, what: str) -> float:
+def _check_is_real(parameter: Tensor) -> None:
+    if not parameter.is_floating_point():
+        raise InputError(
+            f"Expected parameters of a real floating type, but got {parameter.dtype}. "
+            "Leave it out of the optimizer, or split a complex parameter with torch.view_as_real."
+        )
+
+
+def finite(value: Tensor | float, what: str) -> float:
     """Give a scalar's value.
 
     Args:
@@ -174,7 +274,7 @@ def finite(value: Tensor, what: str) -> float:
     Raises:
         DivergedError: If it is NaN or infinite.
     """
-    number = value.item()
+    number = value.item() if isinstance(value, Tensor) else value
     if number != number or number in (float("inf"), float("-inf")):
         raise DivergedError(
             f"Expected a finite {what}, but got {number}. Lower the learning rate or clip the gradient."

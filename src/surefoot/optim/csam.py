@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._sharpness import SharpnessAware
+from surefoot.optim._cadence import Every
+from surefoot.optim._facts import LOG_HALF
+from surefoot.optim._rules import Ascent, Outer
+from surefoot.optim._sharpness import Common, SharpnessAware
 from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import LossTerms
+
+
+class Damped(Outer):
+    """Damp the examples whose true class has more than half of the probability.
+
+    Args:
+        gamma: Strength γ of the damping; 0 leaves the loss as it is.
+
+    Raises:
+        InputError: If gamma is negative.
+    """
+
+    needs_per_example = True
+    damps = True
+
+    def __init__(self, gamma: float = 1.0) -> None:
+        if not gamma >= 0:
+            raise InputError(f"Expected gamma ≥ 0, but got {gamma:g}. Try gamma=1.")
+        super().__init__()
+        self.gamma = gamma
+
+    def __call__(self, terms: LossTerms) -> Tensor:
+        """Give one loss per example."""
+        return damp(terms, self.gamma)
 
 
 class CSAM(SharpnessAware):
@@ -28,24 +55,29 @@ class CSAM(SharpnessAware):
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         rho: Radius ρ of the climb. A small radius goes with a larger gamma.
         gamma: Strength γ of the damping, in [0, 2] in the paper; 0 is SAM exactly.
+        ascent: Where to climb: a rule, or the name of the optimizer it belongs to, such as ``"asam"``.
+        every: Climb at every k-th step only; the others minimise the damped loss where they are.
+        m: Let parts of m examples climb each on their own (m-sharpness); see :class:`~surefoot.optim.Parts`.
+        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
 
     Reference: Tan et al. 2025, "Towards Understanding the Calibration Benefits of Sharpness-Aware Minimization",
     Algorithm 1 and Equation 4.
     """  # noqa: D415 - the sentence goes on after the formula
 
-    needs_per_example = True
-
     def __init__(
-        self, base: Optimizer, model: nn.Module | None = None, *, rho: float = 0.05, gamma: float = 1.0
+        self,
+        base: Optimizer,
+        model: nn.Module | None = None,
+        *,
+        rho: float = 0.05,
+        gamma: float = 1.0,
+        ascent: Ascent | str = "sam",
+        every: int = 1,
+        m: int | None = None,
+        **common: Unpack[Common],
     ) -> None:
-        if not gamma >= 0:
-            raise InputError(f"Expected gamma ≥ 0, but got {gamma:g}. Try gamma=1.")
-        super().__init__(base, model, rho=rho)
-        self.gamma = gamma
-
-    def outer(self, terms: LossTerms) -> Tensor:
-        """Damp the examples whose true class has more than half of the probability."""
-        return damp(terms, self.gamma)
+        outer = Damped(gamma)
+        super().__init__(base, model, rho=rho, ascent=ascent, outer=outer, cadence=Every(every), m=m, **common)
 
 
 def damp(terms: LossTerms, gamma: float) -> Tensor:
@@ -66,10 +98,20 @@ def damp(terms: LossTerms, gamma: float) -> Tensor:
     loss = terms.per_example
     log_py = -loss if terms.log_py is None else terms.log_py
     damped = (1 + log_py.exp()) ** -gamma * loss
-    return torch.where(log_py > -math.log(2), damped, loss)  # p_y > 1/2, without the rounding of exp
+    return torch.where(log_py > LOG_HALF, damped, loss)
 
 
 @OPTIMIZERS.register("csam", passes=2, wraps=True, reference="Tan et al. 2025, Algorithm 1")
-def csam(base: Optimizer, model: nn.Module, *, rho: float = 0.2, gamma: float = 1.0) -> Wrapper:
+def csam(
+    base: Optimizer,
+    model: nn.Module,
+    *,
+    rho: float = 0.2,
+    gamma: float = 1.0,
+    ascent: str = "sam",
+    every: int = 1,
+    m: int | None = None,
+    stable: bool = False,
+) -> Wrapper:
     """SAM that damps examples it is already sure of, by (1 + p_y)^-gamma, at the perturbed point."""
-    return CSAM(base, model, rho=rho, gamma=gamma)
+    return CSAM(base, model, rho=rho, gamma=gamma, ascent=ascent, every=every, m=m, stable=stable)

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import nn
 from torch.optim import Optimizer
 
-from surefoot.optim._sharpness import SharpnessAware
+from surefoot.optim._cadence import Every
+from surefoot.optim._norms import TINY
+from surefoot.optim._rules import Scaled, Slope, ascent_rule
+from surefoot.optim._sharpness import Common, SharpnessAware
 from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
+
+
+@ascent_rule("sam")
+class Steepest(Scaled):
+    """ε = ρ·g/‖g‖."""
+
+    def scales(self, slope: Slope) -> list[float]:
+        """Give ρ/‖g‖, with one norm over all groups."""
+        return [rho / (slope.norm + TINY) for rho in slope.rhos]
 
 
 class SAM(SharpnessAware):
@@ -19,6 +33,10 @@ class SAM(SharpnessAware):
         base: Makes the step, for example ``torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)``.
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         rho: Radius ρ of the climb.
+        every: Climb at every k-th step only; the others are the base's own.
+        m: Let parts of m examples climb each on their own (m-sharpness); see
+            :class:`~surefoot.optim.Parts` for the closure.
+        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
 
     Example:
         >>> import torch
@@ -32,11 +50,28 @@ class SAM(SharpnessAware):
     Reference: Foret et al. 2021, arXiv:2010.01412.
     """
 
-    def __init__(self, base: Optimizer, model: nn.Module | None = None, *, rho: float = 0.05) -> None:
-        super().__init__(base, model, rho=rho)
+    def __init__(
+        self,
+        base: Optimizer,
+        model: nn.Module | None = None,
+        *,
+        rho: float = 0.05,
+        every: int = 1,
+        m: int | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(base, model, rho=rho, ascent=Steepest(), cadence=Every(every), m=m, **common)
 
 
 @OPTIMIZERS.register("sam", passes=2, wraps=True, reference="Foret et al. 2021, arXiv:2010.01412")
-def sam(base: Optimizer, model: nn.Module, *, rho: float = 0.2) -> Wrapper:
+def sam(
+    base: Optimizer,
+    model: nn.Module,
+    *,
+    rho: float = 0.2,
+    every: int = 1,
+    m: int | None = None,
+    stable: bool = False,
+) -> Wrapper:
     """Step with the gradient taken at the nearby worst point, a distance rho away."""
-    return SAM(base, model, rho=rho)
+    return SAM(base, model, rho=rho, every=every, m=m, stable=stable)

@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Loss
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim import Parts, Wrapper
 from surefoot.records import RunFolder
 from surefoot.schema import LossTerms, Moment, Splits
 from surefoot.seeding import generator
@@ -120,7 +120,7 @@ class _Session:
         self.seed, self.length, self.trackers = seed, length, trackers
         self.device = next(trainee.model.parameters()).device
         self.step = 0
-        self.passes = 0
+        self.passes: float = 0
         self.order = torch.empty(0, dtype=torch.long)
         self.pending: list[dict[str, Any]] = []
         self.stamp = {"run": folder.run_id, "seed": seed}
@@ -196,15 +196,15 @@ class _Session:
         labels = self.splits.train.labels[rows].to(self.device)
         clean: list[Tensor] = []
 
-        def closure() -> LossTerms:
-            logits = self.trainee.model(inputs)
-            if not clean:
-                clean.append(logits.detach())
-            terms: LossTerms = self.trainee.loss(logits, labels)
+        def losses(part: slice | Tensor) -> LossTerms:
+            logits = self.trainee.model(inputs[part])
+            if isinstance(part, slice) and (part.start or 0) == sum(map(len, clean)):
+                clean.append(logits.detach())  # the first look at these examples is at the weights before the step
+            terms: LossTerms = self.trainee.loss(logits, labels[part])
             return terms
 
-        loss = self.trainee.optimizer.step(closure)
-        self.trainee.loss.observe(clean[0], labels)
+        loss = self.trainee.optimizer.step(Parts(losses, n=len(labels)))
+        self.trainee.loss.observe(torch.cat(clean), labels)
         self.trainee.schedule.step()
         return float("nan") if loss is None else loss.item()
 

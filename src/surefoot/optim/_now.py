@@ -1,0 +1,82 @@
+"""What is known of the step that is going on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from surefoot.errors import DivergedError
+from surefoot.optim._facts import StepFacts
+from surefoot.optim._perturb import RngState
+
+
+@dataclass
+class Now:
+    """Collected from the clean pass until the step is made; a step that fails leaves nothing else behind."""
+
+    before: RngState | None = None  # of the global generators, at the start of the clean pass
+    due: bool | None = None
+    wanted: bool | None = None
+    climbed: bool = False
+    norm: float | None = None
+    perturbed_norm: float | None = None
+    eps_norm: float | None = None
+    loss: float = 0.0
+    perturbed_loss: float | None = None
+    passes: float = 0
+    low_rank: int = 0
+    log_py: tuple[list[Tensor], list[Tensor]] = field(default_factory=lambda: ([], []))
+    error: DivergedError | None = None
+
+    def facts(self, damps: bool) -> StepFacts:
+        """Say what the step saw.
+
+        Args:
+            damps: Whether the outer loss damps examples.
+
+        Returns:
+            The facts.
+        """
+        return StepFacts(
+            loss=self.loss,
+            passes=self.passes,
+            perturbed_loss=self.perturbed_loss,
+            grad_norm=self.norm,
+            perturbed_grad_norm=self.perturbed_norm,
+            eps_norm=self.eps_norm,
+            climbed=self.climbed,
+            low_rank=self.low_rank,
+            damps=damps,
+            clean_log_py=tuple(self.log_py[0]),
+            perturbed_log_py=tuple(self.log_py[1]),
+        )
+
+
+def joined(parts: list[tuple[float, Now]]) -> Now:
+    """Put the sub-batches of one step together: losses and norms are averaged, examples are concatenated.
+
+    Args:
+        parts: Each one's share of the batch, and what was known of it.
+
+    Returns:
+        What is known of the whole.
+    """
+
+    def mean(name: str) -> float | None:
+        values = [getattr(now, name) for _, now in parts]
+        known = all(value is not None for value in values)
+        return sum(share * value for (share, _), value in zip(parts, values, strict=True)) if known else None
+
+    return Now(
+        due=parts[0][1].due,
+        climbed=any(now.climbed for _, now in parts),
+        norm=mean("norm"),
+        perturbed_norm=mean("perturbed_norm"),
+        eps_norm=mean("eps_norm"),
+        loss=mean("loss") or 0.0,
+        perturbed_loss=mean("perturbed_loss"),
+        passes=mean("passes") or 0.0,
+        low_rank=min(now.low_rank for _, now in parts),
+        log_py=([p for _, now in parts for p in now.log_py[0]], [p for _, now in parts for p in now.log_py[1]]),
+    )

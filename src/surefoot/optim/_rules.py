@@ -1,0 +1,251 @@
+"""The small parts that a sharpness-aware step is put together from.
+
+An :class:`Ascent` says where to climb, an :class:`Outer` which loss to minimise there, a :class:`Descent` what to
+make of the gradient found there, and a :class:`Cadence` at which steps to climb at all. The base optimizer makes
+the step. A new variant usually is one of these, in a file of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from surefoot.errors import InputError, UnknownNameError
+from surefoot.optim._norms import TINY
+from surefoot.registry import OPTIMIZERS
+from surefoot.schema import LossTerms
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The clean gradient of one step: everything that has one, in the order of the parameter groups.
+
+    Attributes:
+        params: The parameters, at the weights before the climb.
+        grads: Their gradients.
+        rhos: Each one's radius.
+        indices: Each one's place among all parameters of all groups.
+        names: Each one's name in the model; empty texts without a model.
+        norm: ‖g‖, the norm of all gradients together.
+        t: Steps made so far.
+    """
+
+    params: list[Tensor]
+    grads: list[Tensor]
+    rhos: list[float]
+    indices: list[int]
+    names: list[str]
+    norm: float
+    t: int = 0
+
+
+class Rule:
+    """A part of a step that may remember things between steps.
+
+    What it remembers is named in ``memory``: numbers, or lists with one tensor (or None) per parameter. A rule
+    must not change these while a step is still going on, since the step may fail or be skipped: it prepares them
+    under the same name in ``pending``, and they become valid when the step has been made.
+    """
+
+    memory: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.pending: dict[str, Any] = {}
+        self._spare: dict[str, Any] = {}
+
+    def commit(self) -> None:
+        """Take over what was prepared; the old values are kept as room for the next step's."""
+        for name, value in self.pending.items():
+            self._spare[name] = getattr(self, name)
+            setattr(self, name, value)
+        self.pending = {}
+
+    def discard(self) -> None:
+        """Forget what was prepared by a step that was not made."""
+        self._spare.update(self.pending)
+        self.pending = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give what the rule remembers."""
+        return {name: getattr(self, name) for name in self.memory}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Remember what :meth:`state_dict` gave."""
+        self.pending, self._spare = {}, {}
+        if missing := [name for name in self.memory if name not in state]:
+            raise InputError(
+                f"Expected the state of {type(self).__name__} with {', '.join(missing)}, but got {list(state)}. "
+                "Load a state that this kind of optimizer saved."
+            )
+        for name in self.memory:
+            value = state[name]
+            is_list = isinstance(value, list)
+            setattr(self, name, [None if v is None else v.clone() for v in value] if is_list else value)
+
+    def room(self, name: str, indices: list[int], like: list[Tensor]) -> list[Tensor]:
+        """Prepare new values of a memory that is a list of tensors.
+
+        Args:
+            name: The memory's name.
+            indices: Places of the parameters that get a new value; the others keep theirs.
+            like: One tensor per such parameter, to take shape and device from.
+
+        Returns:
+            One tensor per such parameter, to be overwritten.
+        """
+        memory: list[Tensor | None] = getattr(self, name)
+        spare: list[Tensor | None] = self._spare.pop(name, None) or []
+        length = max([*indices, len(memory) - 1, -1]) + 1
+        spare += [None] * (length - len(spare))
+        fresh = []
+        for index in range(length):
+            old = memory[index] if index < len(memory) else None
+            if index not in indices:
+                spare[index] = old
+                continue
+            model = like[indices.index(index)]
+            new = spare[index]
+            if new is None or new is old or new.shape != model.shape or new.device != model.device:
+                spare[index] = new = torch.empty_like(model)
+            fresh.append(new)
+        self.pending[name] = spare
+        return fresh
+
+    def recall(self, name: str, indices: list[int], like: list[Tensor]) -> list[Tensor | None]:
+        """Give the values of a memory that is a list of tensors; None where there is none yet."""
+        memory: list[Tensor | None] = getattr(self, name)
+        found = [memory[index] if index < len(memory) else None for index in indices]
+        return [old if old is None else old.to(new.device) for old, new in zip(found, like, strict=True)]
+
+
+class Ascent(Rule, ABC):
+    """Where to climb."""
+
+    @abstractmethod
+    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+        """Write w + ε for every parameter.
+
+        Args:
+            slope: Weights, gradients and radii.
+            places: To be filled, one per parameter on the slope.
+
+        Returns:
+            ‖ε‖ where it is known without reading all weights again, else None.
+        """
+
+    def scales(self, slope: Slope) -> list[float] | None:
+        """Give the s of every parameter if ε = s·g, else None; only then the low-rank path can be taken."""
+        return None
+
+
+class Scaled(Ascent):
+    """Climb along the gradient itself, ε = s·g."""
+
+    @abstractmethod
+    def scales(self, slope: Slope) -> list[float]:
+        """Give s for every parameter."""
+
+    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+        """Write w + s·g, in one reading of both."""
+        scales = self.scales(slope)
+        for weight, grad, place, scale in zip(slope.params, slope.grads, places, scales, strict=True):
+            torch.add(weight, grad, alpha=scale, out=place)
+        return scales[0] * slope.norm if len(set(scales)) == 1 else None
+
+
+class Along(Ascent):
+    """Climb along a direction made from the gradient, ε = ρ·d/‖d‖."""
+
+    def towards(self, places: list[Tensor], directions: Sequence[Tensor], slope: Slope, norm: float) -> float | None:
+        """Write w + ρ·d/norm."""
+        for weight, d, place, rho in zip(slope.params, directions, places, slope.rhos, strict=True):
+            torch.add(weight, d, alpha=rho / (norm + TINY), out=place)
+        return slope.rhos[0] * norm / (norm + TINY) if len(set(slope.rhos)) == 1 else None
+
+
+class Outer(Rule):
+    """Which loss to minimise at the perturbed weights: the loss itself."""
+
+    needs_per_example = False
+    damps = False
+
+    def __call__(self, terms: LossTerms) -> Tensor:
+        """Give one loss per example."""
+        return terms.per_example
+
+
+@dataclass
+class Pair:
+    """Clean and perturbed gradients of the parameters that have both."""
+
+    clean: list[Tensor]
+    perturbed: list[Tensor]
+    params: list[Tensor] = field(default_factory=list)
+    indices: list[int] = field(default_factory=list)
+    clean_norm: float = 0.0
+
+
+class Descent(Rule):
+    """What to make of the gradient at the perturbed weights: step on it as it is."""
+
+    needs_clean = False
+
+    def combine(self, pair: Pair) -> None:
+        """Change the perturbed gradients in place to those to step on."""
+
+    def coast(self, slope: Slope) -> None:
+        """Change the gradients of a step without climb in place to those to step on."""
+
+    def after(self, groups: list[dict[str, Any]]) -> None:
+        """Do what remains to be done when the base has stepped."""
+
+
+class Cadence(Rule):
+    """At which steps to climb: at all of them."""
+
+    def due(self, t: int) -> bool:
+        """Say before the clean pass whether step ``t`` may climb."""
+        return True
+
+    def wanted(self, t: int, norm: float) -> bool:
+        """Say after the clean pass, knowing ‖g‖, whether a step that is due does climb."""
+        return True
+
+
+A = TypeVar("A", bound=type[Ascent])
+ASCENTS: dict[str, type[Ascent]] = {}
+
+
+def ascent_rule(name: str) -> Callable[[A], A]:
+    """Register an ascent rule, so that ``csam:ascent=<name>`` finds it."""
+
+    def decorate(rule: A) -> A:
+        ASCENTS[name] = rule
+        return rule
+
+    return decorate
+
+
+def find_ascent(rule: str | Ascent) -> Ascent:
+    """Give an ascent rule by its name.
+
+    Args:
+        rule: The name of the optimizer it belongs to, or a rule.
+
+    Returns:
+        A rule with its default options.
+
+    Raises:
+        UnknownNameError: If there is no such rule.
+    """
+    if isinstance(rule, Ascent):
+        return rule
+    OPTIMIZERS.load()
+    if rule not in ASCENTS:
+        raise UnknownNameError(f"Unknown ascent {rule!r}. Write ascent={' or ascent='.join(sorted(ASCENTS))}.")
+    return ASCENTS[rule]()

@@ -1,0 +1,230 @@
+"""bSAM: SAM as variational inference, with a posterior to predict from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from surefoot.errors import InputError
+from surefoot.optim._perturb import standing_at
+from surefoot.optim._rules import Ascent, Slope
+from surefoot.optim._sharpness import Common, SharpnessAware
+from surefoot.optim._wrapper import Wrapper
+from surefoot.registry import OPTIMIZERS
+from surefoot.seeding import generator as stream
+
+
+class Posterior(Optimizer):
+    """The step of bSAM on mean w, momentum m and precision s of a diagonal Gaussian N(w, 1/(N·s)).
+
+    The gradients in place are those at the perturbed weights; :meth:`see` was told the ones at the samples.
+
+    Args:
+        params: The mean.
+        lr: Learning rate.
+        beta1: Decay of the momentum.
+        beta2: Decay of the precision.
+        damping: Keeps the precision away from zero.
+        delta: Precision of the prior divided by N.
+    """
+
+    def __init__(
+        self, params: Iterable[Tensor], *, lr: float, beta1: float, beta2: float, damping: float, delta: float
+    ) -> None:
+        super().__init__(params, {"lr": lr, "beta1": beta1, "beta2": beta2, "damping": damping, "delta": delta})
+        self.q: dict[Tensor, Tensor] = {}
+        self.seen = 0
+
+    def precision(self, parameter: Tensor) -> Tensor:
+        """Give s, which starts at 1."""
+        state = self.state[parameter]
+        if not state:
+            state["m"], state["s"] = torch.zeros_like(parameter), torch.ones_like(parameter)
+        s: Tensor = state["s"]
+        return s
+
+    def see(self, params: list[Tensor], grads: list[Tensor]) -> None:
+        """Add up √s·|g| over the parts of a batch."""
+        self.seen += 1
+        for parameter, grad in zip(params, grads, strict=True):
+            q = self.precision(parameter).sqrt().mul_(grad.abs())
+            self.q[parameter] = self.q[parameter].add_(q) if parameter in self.q else q
+
+    def forget(self) -> None:
+        """Let go of what was seen."""
+        self.q, self.seen = {}, 0
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Move m, then w with the old s, then s: the order of the authors' code."""
+        for group in self.param_groups:
+            beta1, beta2, delta = group["beta1"], group["beta2"], group["delta"]
+            for w in group["params"]:
+                if w.grad is None:
+                    continue
+                s, m = self.precision(w), self.state[w]["m"]
+                m.mul_(beta1).add_(w.grad, alpha=1 - beta1).add_(w, alpha=(1 - beta1) * delta)
+                w.addcdiv_(m, s, value=-float(group["lr"]))
+                if w in self.q:
+                    s.mul_(beta2).add_(self.q[w], alpha=(1 - beta2) / self.seen)
+                    s.add_((1 - beta2) * (group["damping"] + delta))
+        self.forget()
+
+
+class ByPrecision(Ascent):
+    """ε = ρ·g/s, coordinate by coordinate, without a norm."""
+
+    def __init__(self, posterior: Posterior) -> None:
+        super().__init__()
+        self.posterior = posterior
+
+    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+        """Show the gradients to the posterior and climb."""
+        self.posterior.see(slope.params, slope.grads)
+        for w, grad, place, rho in zip(slope.params, slope.grads, places, slope.rhos, strict=True):
+            torch.addcdiv(w, grad, self.posterior.precision(w), value=rho, out=place)
+        return None
+
+    def discard(self) -> None:
+        """Forget a step that was not made."""
+        super().discard()
+        self.posterior.forget()
+
+
+class BSAM(SharpnessAware):
+    """Bayes SAM.
+
+    .. math:: g = ∇L(w + n/√(N s)),  ε = ρ g/s,  g̃ = ∇L(w + ε)
+
+    then m ← β₁ m + (1 − β₁)(g̃ + δ w), w ← w − η m/s and s ← β₂ s + (1 − β₂)(√s |g| + damping + δ), with n drawn
+    from N(0, 1) and N = n_train·augmentation. It is its own base optimizer. The loss that a step returns is the
+    one at the sampled weights.
+
+    To predict, average the probabilities over some ``with optimizer.sampled(generator): …``, or use the weights
+    as they are for the mean.
+
+    Args:
+        params: Parameters, or parameter groups.
+        model: Holds the BatchNorm layers, whose statistics must move once per step.
+        lr: Learning rate η.
+        rho: ρ.
+        n_train: Number of training examples.
+        augmentation: By how much augmentation multiplies them.
+        prior_precision: Of the Gaussian prior; δ is this divided by N.
+        beta1: β₁.
+        beta2: β₂.
+        damping: Keeps the precision away from zero.
+        m: Let parts of m examples draw and climb each on their own; the authors take an eighth of the batch.
+        seed: Of the noise in training.
+        **common: ``nonfinite``, as in :class:`SharpnessAware`.
+
+    Raises:
+        InputError: If there is no training example.
+
+    Reference: Möllenhoff & Khan 2023, arXiv:2210.01620; order of updates as in the authors' code.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        model: nn.Module | None = None,
+        *,
+        lr: float = 0.5,
+        rho: float = 0.01,
+        n_train: int = 50_000,
+        augmentation: float = 1.0,
+        prior_precision: float = 40.0,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        damping: float = 0.1,
+        m: int | None = None,
+        seed: int = 0,
+        **common: Unpack[Common],
+    ) -> None:
+        if n_train < 1:
+            raise InputError(f"Expected n_train ≥ 1, but got {n_train}. Give the number of training examples.")
+        self.n = n_train * augmentation
+        posterior = Posterior(params, lr=lr, beta1=beta1, beta2=beta2, damping=damping, delta=prior_precision / self.n)
+        self.posterior = posterior
+        self.seed = seed
+        self._draws = 0
+        super().__init__(posterior, model, rho=rho, ascent=ByPrecision(posterior), m=m, **common)
+
+    def own_state(self) -> dict[str, Any]:
+        """Give, beside the rest, the seed of the noise."""
+        return {**super().own_state(), "seed": self.seed}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Remember what :meth:`own_state` gave."""
+        super().load_own_state(state)
+        self.seed = state["seed"]
+
+    @contextmanager
+    def sampled(self, generator: torch.Generator | None = None) -> Iterator[None]:
+        """Let the weights be a sample from the posterior for a while.
+
+        Args:
+            generator: A CPU generator to draw from. Without it, the numbers are the next ones of the training's
+                own stream; loops without a closure run their clean pass in here.
+
+        Yields:
+            Nothing; the mean is back afterwards, bit for bit.
+        """
+        if generator is None:
+            generator = stream(self.seed, f"bsam/{self.t}/{self._draws}")
+            self._draws += 1
+        params = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        with torch.no_grad():
+            places = [self._sample(parameter, generator) for parameter in params]
+        with standing_at(params, places):
+            yield
+
+    def _sample(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype).to(parameter.device)
+        return parameter + noise / (math.sqrt(self.n) * self.posterior.precision(parameter).sqrt())
+
+    def _clean_context(self) -> AbstractContextManager[Any]:
+        return self.sampled()
+
+    def _begin(self, *args: object) -> None:
+        super()._begin(*args)  # type: ignore[arg-type]
+        self._draws = 0
+
+
+@OPTIMIZERS.register("bsam", passes=2, reference="Möllenhoff & Khan 2023, arXiv:2210.01620")
+def bsam(
+    params: list[Tensor],
+    model: nn.Module,
+    *,
+    lr: float = 0.5,
+    rho: float = 0.01,
+    n_train: int = 50_000,
+    augmentation: float = 1.0,
+    prior_precision: float = 40.0,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    damping: float = 0.1,
+    m: int | None = None,
+    seed: int = 0,
+) -> Wrapper:
+    """SAM as variational inference: a mean, a precision, and samples to average predictions over."""
+    return BSAM(
+        params,
+        model,
+        lr=lr,
+        rho=rho,
+        n_train=n_train,
+        augmentation=augmentation,
+        prior_precision=prior_precision,
+        beta1=beta1,
+        beta2=beta2,
+        damping=damping,
+        m=m,
+        seed=seed,
+    )

@@ -1,0 +1,103 @@
+"""WSAM: sharpness as a regulariser with a weight of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from surefoot.errors import InputError
+from surefoot.optim._rules import Ascent, Descent, Pair
+from surefoot.optim._sharpness import Common, SharpnessAware
+from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.gnp import Mix
+from surefoot.registry import OPTIMIZERS
+
+
+class Decoupled(Descent):
+    """Let the base step on g, then move by −η·a·(g̃ − g)."""
+
+    needs_clean = True
+
+    def __init__(self, a: float) -> None:
+        super().__init__()
+        self.a = a
+        self._sharpness: dict[Tensor, Tensor] = {}
+
+    def combine(self, pair: Pair) -> None:
+        """Put the clean gradients in place and keep a·(g̃ − g) for later, in the memory of g̃."""
+        torch._foreach_sub_(pair.perturbed, pair.clean)
+        torch._foreach_mul_(pair.perturbed, self.a)
+        self._sharpness = dict(zip(pair.params, pair.perturbed, strict=True))
+        for parameter, clean in zip(pair.params, pair.clean, strict=True):
+            parameter.grad = clean
+
+    @torch.no_grad()
+    def after(self, groups: list[dict[str, Any]]) -> None:
+        """Move by the sharpness term, with the learning rate and without momentum."""
+        for group in groups:
+            for parameter in group["params"]:
+                if parameter in self._sharpness:
+                    parameter.add_(self._sharpness[parameter], alpha=-float(group["lr"]))
+        self.discard()
+
+    def discard(self) -> None:
+        """Let go of the sharpness term."""
+        super().discard()
+        self._sharpness = {}
+
+
+class WSAM(SharpnessAware):
+    """Weighted SAM, L(θ) + a·(L(θ + ε) − L(θ)) with a = γ/(1 − γ).
+
+    Decoupled (the default): the base steps on g, then θ ← θ − η·a·(g̃ − g). Otherwise it steps on
+    (1 − a)·g + a·g̃. The authors' code clips both gradients to norm 1 unless told otherwise; here nothing is
+    clipped.
+
+    Args:
+        base: Makes the step.
+        model: Holds the BatchNorm layers, whose statistics must move once per step.
+        rho: Radius ρ of the climb.
+        gamma: γ in [0, 1); 0 is the base alone, 1/2 with plain SGD is SAM.
+        decouple: Keep the sharpness term out of the base's momentum.
+        ascent: Where to climb.
+        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+
+    Raises:
+        InputError: If gamma is not in [0, 1).
+
+    Reference: Yue et al. 2023, arXiv:2305.15817.
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        model: nn.Module | None = None,
+        *,
+        rho: float = 0.05,
+        gamma: float = 0.88,
+        decouple: bool = True,
+        ascent: Ascent | str = "sam",
+        **common: Unpack[Common],
+    ) -> None:
+        if not 0 <= gamma < 1:
+            raise InputError(f"Expected gamma in [0, 1), but got {gamma:g}. Try gamma=0.88.")
+        a = gamma / (1 - gamma)
+        super().__init__(base, model, rho=rho, ascent=ascent, descent=Decoupled(a) if decouple else Mix(a), **common)
+
+
+@OPTIMIZERS.register("wsam", passes=2, wraps=True, reference="Yue et al. 2023, arXiv:2305.15817")
+def wsam(
+    base: Optimizer,
+    model: nn.Module,
+    *,
+    rho: float = 0.05,
+    gamma: float = 0.88,
+    decouple: bool = True,
+    ascent: str = "sam",
+    stable: bool = False,
+) -> Wrapper:
+    """Sharpness as a regulariser weighted by gamma / (1 - gamma), apart from the base's momentum."""
+    return WSAM(base, model, rho=rho, gamma=gamma, decouple=decouple, ascent=ascent, stable=stable)

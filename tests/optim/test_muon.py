@@ -1,0 +1,85 @@
+"""Muon: which parameters it takes, and what it does with them."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from surefoot.errors import InputError
+from surefoot.optim._plain import Plain
+from surefoot.optim.muon import MuonAndRest, hidden_matrices, muon
+from tests.optim.problems import batches, make, net, train
+from tests.oracles.optimizers import newton_schulz
+
+
+def test_newton_schulz_reference_by_hand():
+    found = newton_schulz(np.diag([1.0, 10.0]))
+    np.testing.assert_allclose(np.diag(found), [0.70868632, 0.70201074], atol=1e-8)
+
+
+def test_one_step_by_hand():
+    """Torch works in bfloat16 here: two percent, as the reference says."""
+    w = nn.Parameter(torch.eye(2))
+    rest = torch.optim.AdamW([nn.Parameter(torch.zeros(1))])
+    optimizer = Plain(MuonAndRest(torch.optim.Muon([w], lr=0.1, weight_decay=0.0), rest))
+    optimizer.step(lambda: 4 * 0.5 * torch.tensor([[1.0], [10.0]]) * w**2)
+    expected = 1 - 0.1 * torch.tensor(np.diag(newton_schulz(np.diag([1.0, 10.0])))).float()
+    torch.testing.assert_close(w.diagonal().detach(), expected, atol=0, rtol=0.02)
+
+
+def test_fifty_steps_against_the_reference():
+    rng = np.random.default_rng(0)
+    w = nn.Parameter(torch.from_numpy(rng.normal(size=(6, 4))).float())
+    bias = nn.Parameter(torch.zeros(4))
+    rest = torch.optim.SGD([bias], lr=0.1)
+    optimizer = Plain(MuonAndRest(torch.optim.Muon([w], lr=0.02, momentum=0.95, weight_decay=0.1), rest))
+    reference, buffer = w.detach().double().numpy().copy(), 0.0
+    for _ in range(50):
+        target = rng.normal(size=(6, 4))
+        g = reference - target
+        buffer = 0.95 * buffer + 0.05 * g
+        update = newton_schulz(0.05 * g + 0.95 * buffer)
+        reference = reference * (1 - 0.02 * 0.1) - 0.02 * np.sqrt(max(1, 6 / 4)) * update
+        goal = torch.from_numpy(target).float()
+        optimizer.step(lambda: 24 * 0.5 * (w - goal) ** 2 + 0 * bias.sum())  # noqa: B023
+    assert np.abs(w.detach().numpy() - reference).max() < 0.05
+    assert np.abs(reference).max() > 0.5
+
+
+def test_the_split_is_made_and_reported():
+    model = net()
+    optimizer = make("muon", model)
+    assert optimizer.base.split["muon"] == ["hidden.weight"]
+    assert set(optimizer.base.split["rest"]) == {
+        "unused", "conv.weight", "conv.bias", "norm.weight", "norm.bias", "hidden.bias", "head.weight", "head.bias",
+    }  # fmt: skip
+    assert [group["kind"] for group in optimizer.param_groups] == ["muon", "rest"]
+
+
+def test_tied_embeddings_are_no_hidden_matrices():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(7, 4)
+            self.hidden = nn.Linear(4, 4)
+            self.head = nn.Linear(4, 7)
+            self.head.weight = self.embedding.weight
+
+    model = Tied()
+    assert hidden_matrices(model, list(model.parameters())) == ["hidden.weight"]
+
+
+def test_a_base_for_sam_with_sgd_beside_it():
+    model = net()
+    optimizer = make("csam:base=muon,rest=sgd,rest_lr=0.05", model)
+    seen = train(model, optimizer, batches(1, n=32) * 20)
+    assert seen[-1] < seen[0]
+    assert isinstance(optimizer.base.parts["rest"], torch.optim.SGD)
+    assert "momentum_buffer" in optimizer.state[model.hidden.weight]
+    assert "momentum_buffer" in optimizer.state[model.head.weight]
+
+
+def test_a_network_without_hidden_matrices_is_refused():
+    model = nn.Linear(3, 2)
+    with pytest.raises(InputError, match="Expected hidden matrices and other parameters, but got 0 and 2"):
+        muon(list(model.parameters()), model)
