@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -215,3 +219,32 @@ def test_a_closed_pipe_is_no_error() -> None:
         assert process.stderr is not None
         process.stdout.close()  # the reader leaves
         assert "Traceback" not in process.stderr.read()
+
+
+def test_an_interrupt_says_how_to_go_on_and_leaves_no_process_behind(small_npz: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "surefoot", *reduced(small_npz, tmp_path), "--seeds", "3"]
+    command[command.index("--epochs") + 1] = "100000"
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as p:
+        wait_for(lambda: any(tmp_path.glob("*/checkpoint/step-*")))
+        os.killpg(p.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
+        _, errors = p.communicate(timeout=60)
+    assert p.returncode == 130
+    assert errors.strip().splitlines()[-1].startswith("Error: Interrupted. What was finished is kept")
+    wait_for(lambda: not group_is_alive(p.pid))
+
+
+def group_is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
