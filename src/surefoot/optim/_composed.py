@@ -136,8 +136,7 @@ class Composed(Wrapper):
 
         A step that is not due to climb minimises the outer loss at the weights where it is.
         """
-        log_py = -terms.per_example if terms.log_py is None else terms.log_py
-        self._now.log_py[self._is_perturbed].append(log_py.detach())
+        self._now.seen[self._is_perturbed].append(terms)
         if self._is_perturbed or not self._is_due:
             terms = terms._replace(per_example=self.outer(terms))
         return super().reduce(terms)
