@@ -7,10 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from surefoot.errors import InputError
+from surefoot.errors import DivergedError, InputError
 from surefoot.optim.csam import CSAM
 from surefoot.optim.sam import SAM
 from tests.optim.problems import assert_same, losses, make, weights
+from tests.optim.test_degenerate import Poison
 
 D, H = 300, 120
 
@@ -220,3 +221,47 @@ def test_copies_take_it_too():
     run(other, copied, data(8, 2), True)
     assert copied.facts.low_rank == 2
     assert_same(weights(model), weights(other))
+
+
+def test_a_scalar_without_backward_is_enough_for_sam():
+    results = []
+    for scalar in (True, False):
+        model = network()
+        optimizer = make("sam:rho=0.5,lr=0.01", model)
+        torch.manual_seed(0)
+        for x, y in data(8, 3):
+            reduction = "mean" if scalar else "none"
+            optimizer.step(lambda m=model, x=x, y=y, r=reduction: F.cross_entropy(m(x), y, reduction=r))
+        assert optimizer.facts.low_rank == 2
+        results.append(weights(model))
+    torch.testing.assert_close(*results, atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("broken", [1, 2])
+def test_a_gradient_that_is_not_finite_is_refused(broken):
+    model = network()
+    optimizer = make("csam", model)
+    x, y = data(8, 1)[0]
+    before, calls = weights(model), []
+
+    def closure():
+        calls.append(1)
+        out = F.cross_entropy(model(x), y, reduction="none")
+        return out + Poison.apply(out, torch.nan) if len(calls) == broken else out
+
+    with pytest.raises(DivergedError, match="Expected a finite gradient norm"):
+        optimizer.step(closure)
+    assert_same(weights(model), before)
+
+
+def test_parts_take_it_too():
+    results = []
+    for low_rank in (True, False):
+        model = network().eval()
+        optimizer = make("csam:rho=0.5,lr=0.01,m=4", model)
+        optimizer.low_rank = low_rank
+        for x, y in data(12, 4):
+            optimizer.step(losses(model, x, y))
+        assert optimizer.facts.low_rank == (2 if low_rank else 0)
+        results.append(weights(model))
+    torch.testing.assert_close(*results, atol=1e-6, rtol=0)

@@ -86,5 +86,6 @@ def joined(parts: list[tuple[float, Now]]) -> Now:
         perturbed_loss=mean("perturbed_loss"),
         passes=mean("passes") or 0.0,
         low_rank=min(now.low_rank for _, now in parts),
+        error=next((now.error for _, now in parts if now.error is not None), None),
         seen=([t for _, now in parts for t in now.seen[0]], [t for _, now in parts for t in now.seen[1]]),
     )

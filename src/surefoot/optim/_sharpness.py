@@ -76,6 +76,7 @@ class SharpnessAware(Composed):
             >>> w.data
             tensor([ 0.8995, -0.0498])
         """
+        self._now.norm, self._now.error, self._now.layers = None, None, []  # gradients may have been clipped since
         slope = self._slope(scale_of(scaler))
         if not slope.params:
             raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
@@ -130,9 +131,10 @@ class SharpnessAware(Composed):
         self._now.eps_norm = self.ascent.climb(slope, self._places) if slope.params else None
         for layer in self._now.layers:
             (layer.scale,) = self.ascent.scales(self._slope_of(layer.module.weight, slope)) or [0.0]
-        if self._now.layers and len({group["rho"] for group in self.param_groups}) == 1:
-            self._now.eps_norm = self._now.layers[0].scale * slope.norm
-        if self.detail and self._now.eps_norm is None:
+        if self._now.layers:
+            same = len({group["rho"] for group in self.param_groups}) == 1
+            self._now.eps_norm = self._now.layers[0].scale * slope.norm if same else None
+        elif self.detail and self._now.eps_norm is None:
             self._now.eps_norm = total_norm(torch._foreach_sub(self._places, slope.params))
         return self._places
 
@@ -235,10 +237,12 @@ class SharpnessAware(Composed):
         if self._now.layers:
             low_rank = sum(square for _, square in squares if square is not None)
             rest = grads_of(self._moving())
-            self._now.norm = math.sqrt(max(0.0, low_rank) + (sum_of_squares(rest) if rest else 0.0))
+            square = low_rank + (sum_of_squares(rest) if rest else 0.0)
+            self._now.norm = 0.0 if square < 0 else math.sqrt(square)  # rounding may bring a zero below zero
 
     def _has_gradients(self) -> bool:
-        heard = any(call.delta is not None for layer in self._now.layers for call in layer.calls)
+        listening = [] if self._is_perturbed else self._now.layers
+        heard = any(call.delta is not None for layer in listening for call in layer.calls)
         return heard or super()._has_gradients()
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
