@@ -6,7 +6,11 @@ import pytest
 import torch
 
 from surefoot.metrics import Stream
+from surefoot.metrics._ranking import area_under_roc
+from surefoot.metrics.auroc import _areas, _threshold_sums
 from surefoot.metrics.classwise_ece import ece_of_classes
+from surefoot.metrics.ood import detect
+from surefoot.metrics.skce import median_distance
 from surefoot.metrics.smooth_ece import smooth_ece
 from surefoot.registry import METRICS
 
@@ -29,6 +33,21 @@ VECTORS = [
     ("smooth_ece", {"sigma": 0.05}, 0.451557),
     ("smooth_ece", {"sigma": 0.1}, 0.409521),
     ("smooth_ece", {}, 0.259400),
+    ("misclassification_auroc", {}, 0.2),
+    ("auroc", {}, 0.75),
+    ("threshold_auroc", {}, 0.75),
+    ("aurc", {}, 0.241667),
+    ("e_aurc", {}, 0.213889),
+    ("squared_kce", {}, 0.067288),
+    ("kce", {}, 0.259399),
+    ("squared_kce", {"estimator": "unbiased"}, 0.017067),
+    ("squared_kce", {"estimator": "linear"}, -0.035498),
+    ("skce", {"width": 1.0}, 0.036477),
+    ("skce", {"width": 1.0, "estimator": "unbiased"}, -0.071748),
+    ("skce", {"width": 1.0, "estimator": "linear"}, 0.043104),
+    ("skce", {}, 0.043083),
+    ("skce", {"estimator": "unbiased"}, -0.063820),
+    ("skce", {"estimator": "linear"}, 0.027696),
     ("top_k_accuracy", {"k": 1}, 0.833333),
     ("top_k_accuracy", {"k": 2}, 0.833333),
     ("top_k_accuracy", {"k": 3}, 1.0),
@@ -46,6 +65,37 @@ def test_classwise_ece_of_each_class() -> None:
     of_classes = ece_of_classes(stream.sums)
     torch.testing.assert_close(of_classes, torch.tensor([0.259901, 0.312152, 0.024756]).double(), atol=6e-7, rtol=0)
     assert of_classes.sum().item() == pytest.approx(0.596809, abs=6e-7)
+
+
+def test_threshold_auroc_of_each_class() -> None:
+    areas = _areas(_threshold_sums(PROBS, LABELS, n_thresholds=15))
+    assert areas.tolist() == pytest.approx([0.75, 0.5625, 0.9375])
+
+
+def test_micro_auroc() -> None:
+    positive = torch.nn.functional.one_hot(LABELS, 3).bool()
+    assert area_under_roc(PROBS[positive], PROBS[~positive]).item() == pytest.approx(0.777778, abs=6e-7)
+
+
+def test_median_distance() -> None:
+    assert median_distance(PROBS) == pytest.approx(0.732124, abs=6e-7)
+
+
+def test_mmce_of_four_predictions() -> None:
+    squared = METRICS["squared_kce"].build(PROBS[:4], LABELS[:4]).item()
+    assert squared == pytest.approx(0.070909, abs=6e-7)
+    assert METRICS["kce"].build(PROBS[:4], LABELS[:4]).item() == pytest.approx(0.266288, abs=6e-7)
+
+
+def test_ood_auroc() -> None:
+    assert detect(torch.tensor([0.9, 0.8, 0.6]), torch.tensor([0.7, 0.6])).auroc == 0.75
+
+
+def test_e_aurc_less_its_limit_formula() -> None:
+    r = 1 / 6
+    assert METRICS["aurc"].build(PROBS, LABELS).item() - (r + (1 - r) * math.log(1 - r)) == pytest.approx(
+        0.226935, abs=1e-6
+    )
 
 
 def test_over_and_underconfidence_are_the_halves_of_ece() -> None:

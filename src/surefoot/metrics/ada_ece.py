@@ -10,7 +10,7 @@ from surefoot.registry import METRICS
 
 
 def _of_top(confidence: Tensor, correct: Tensor, *, n_bins: int = 15) -> Tensor:
-    count, total, hits = equal_mass_sums(confidence, correct, n_bins)
+    count, total, hits = equal_mass_sums(confidence, correct, n_bins).unbind()
     return (total - hits).abs().sum() / count.sum()
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
-from torch.special import entr
 
 from surefoot.metrics._means import finish_mean, sums_of
 from surefoot.metrics._sums import check
 from surefoot.registry import METRICS
 
 
+def _entr(p: Tensor) -> Tensor:
+    """Give −p log p, which is 0 at 0."""
+    return -torch.xlogy(p, p)
+
+
 def entropy_of_rows(probs: Tensor) -> Tensor:
     """Give the entropy −Σ p log p of each row, in nats, float64."""
-    return entr(probs.double().clamp(max=1)).sum(1)
+    return _entr(probs.double().clamp(max=1)).sum(1)
 
 
 def _prediction(probs: Tensor, labels: Tensor) -> Tensor:
@@ -21,7 +26,7 @@ def _prediction(probs: Tensor, labels: Tensor) -> Tensor:
 
 def _truth(probs: Tensor, labels: Tensor) -> Tensor:
     p_y = probs.gather(1, labels[:, None]).squeeze(1).double().clamp(max=1)
-    return entr(p_y) + entr(1 - p_y)
+    return _entr(p_y) + _entr(1 - p_y)
 
 
 @METRICS.register(
