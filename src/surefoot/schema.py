@@ -203,5 +203,3 @@ class Moment:
     epoch: int
     model: nn.Module
     splits: Splits
-    n_steps: int  # of the whole run
-    steps_per_epoch: int

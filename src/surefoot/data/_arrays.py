@@ -51,7 +51,7 @@ def splits_from_arrays(
     parts = {name: _pair(arrays, name, origin) for name in SPLITS if f"x_{name}" in arrays}
     if "calibration" not in parts:
         parts["train"], parts["calibration"] = _set_aside(*parts["train"], calibration)
-    n_classes = len(class_names) if class_names else int(max(y.max() for _, y in parts.values() if len(y))) + 1
+    n_classes = len(class_names) if class_names else _count_classes(parts["train"][1], origin)
     for name, (x, y) in parts.items():
         _check(x, y, parts["train"][0], n_classes, f"{origin}, {name} split")
     scale = _Standardiser(parts["train"][0])
@@ -98,6 +98,14 @@ def _check(inputs: Array, labels: Array, reference: Array, n_classes: int, where
                 f"Expected finite inputs, but {int(bad.sum())} of {len(inputs)} hold NaN or infinity, first at row "
                 f"{int(bad.argmax())}, in {where}. Drop or repair them."
             )
+
+
+def _count_classes(labels: Array, origin: str) -> int:
+    """The training split must know all classes; a label beyond the number of examples is no class number."""
+    highest = int(labels.max(initial=0))
+    if highest > len(labels):
+        raise InputError(f"Expected classes numbered from 0, but got label {highest} in {origin}. Renumber them.")
+    return highest + 1
 
 
 def _set_aside(inputs: Array, labels: Array, share: float) -> tuple[tuple[Array, Array], tuple[Array, Array]]:

@@ -31,7 +31,7 @@ def npz(*, path: str, calibration: float = 0.2) -> Splits:
     if not file.is_file():
         raise InputError(f"Expected an .npz file, but {path} does not exist. Check the path after npz:.")
     try:
-        with np.load(file, allow_pickle=False) as loaded:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as loaded:
             arrays = {key: loaded[key] for key in loaded.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
         reason = "it holds pickled objects" if "allow_pickle" in str(error) else str(error).partition("\n")[0]

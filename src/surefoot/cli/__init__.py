@@ -1,0 +1,49 @@
+"""The command line: parse, call one library function, print.
+
+Results go to stdout, progress and errors to stderr. Exit code 0 is success, 1 a run that failed, 2 bad input,
+130 an interrupt. Importing this package does not import torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from surefoot.cli.app import app
+from surefoot.errors import SurefootError
+
+# click's UsageError, wherever this version of typer keeps it
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def main() -> None:
+    """Run a command and turn every failure into one line and an exit code."""
+    sys.path.insert(0, os.getcwd())  # users name their own parts as module:function
+    debug = "--debug" in sys.argv  # wherever it stands
+    try:
+        code = app([word for word in sys.argv[1:] if word != "--debug"], standalone_mode=False)
+    except _UsageError as error:
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context else "surefoot"
+        _fail(f"{error.format_message().rstrip('.')}. See `{where} --help`.", 2)  # type: ignore[attr-defined]
+    except SurefootError as error:
+        if debug:
+            raise
+        _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("Interrupted. What was finished is kept; run the same command again to go on.", 130)
+    except BrokenPipeError:
+        os._exit(0)  # the reader, such as `head`, has seen enough
+    except Exception as error:
+        if debug:
+            raise
+        _fail(f"Something unexpected happened ({type(error).__name__}: {error}). Add --debug to see where.", 1)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    print("Error: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(code)

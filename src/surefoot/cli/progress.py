@@ -1,0 +1,75 @@
+"""A live display of runs: one bar each while they run, one for all, with the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from surefoot.studies.engine import Job, Listener, News
+
+
+class _Display:
+    """Shows news. On a terminal as moving bars; elsewhere as one line per finished run."""
+
+    def __init__(self, bars: Progress, weights: Mapping[Path, float]) -> None:
+        self.bars = bars
+        self.weights = weights
+        self.shares = dict.fromkeys(weights, 0.0)
+        self.tasks: dict[Path, TaskID] = {}
+        self.all = bars.add_task("all runs", total=sum(weights.values()), note=f"0/{len(weights)} done")
+        self.finished = 0
+
+    def __call__(self, news: News) -> None:
+        path = news.job.path
+        if news.done or news.error:
+            self.finished += 1
+            self.shares[path] = 1.0
+            if path in self.tasks:
+                self.bars.remove_task(self.tasks.pop(path))
+            if news.error or not self.bars.console.is_terminal:
+                self.bars.console.print(f"{_name(news.job)}: {news.error or 'done'}", highlight=False, markup=False)
+        else:
+            if path not in self.tasks:
+                self.tasks[path] = self.bars.add_task(_name(news.job), total=news.n_steps, note="")
+            self.shares[path] = news.step / max(1, news.n_steps)
+            note = "" if news.loss is None else f"loss {news.loss:.3f}"
+            self.bars.update(self.tasks[path], completed=news.step, note=note)
+        work = sum(self.weights[path] * share for path, share in self.shares.items())
+        self.bars.update(self.all, completed=work, note=f"{self.finished}/{len(self.weights)} done")
+
+
+def _name(job: Job) -> str:
+    return f"{job.spec.method.label}, seed {job.spec.seed}"
+
+
+@contextmanager
+def showing(weights: Mapping[Path, float]) -> Iterator[Listener]:
+    """Show runs on stderr while the block lasts.
+
+    Args:
+        weights: How much work each run is, by its folder.
+    """
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        yield _Display(bars, weights)

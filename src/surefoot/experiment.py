@@ -1,0 +1,149 @@
+"""One spec in, one finished run folder out."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+import surefoot
+from surefoot.data import load_splits
+from surefoot.errors import InputError, OptionError
+from surefoot.evaluate import evaluate
+from surefoot.models import build_model
+from surefoot.optim import build_optimizer
+from surefoot.records import RunFolder
+from surefoot.records.environment import environment
+from surefoot.registry import DATA, LOSSES
+from surefoot.schema import SPLITS, Predictions, RunSpec, Splits
+from surefoot.seeding import seed_everything
+from surefoot.trackers import build_trackers
+from surefoot.train import Trainee, fit, predict
+from surefoot.train.loop import Progress, horizon
+from surefoot.train.schedule import make_schedule
+
+TRACKED = ("quality",)
+
+
+@lru_cache(maxsize=2)
+def _load(data: str) -> Splits:
+    return load_splits(DATA.parse(data))
+
+
+def splits_of(spec: RunSpec) -> Splits:
+    """Load a run's data; runs on the same data in one process share them."""
+    return _load(str(spec.data))
+
+
+def run_id(spec: RunSpec) -> str:
+    """Name a run by its spec, its data and the package's version."""
+    return spec.run_id(splits_of(spec).fingerprint, surefoot.__version__)
+
+
+def folder_name(spec: RunSpec) -> str:
+    """Name a run's folder so that people and programs find it: method, seed, id."""
+    method = re.sub(r"[^A-Za-z0-9]+", "-", spec.method.name).strip("-")[:48]
+    return f"{method}-seed{spec.seed}-{run_id(spec)}"
+
+
+def check(spec: RunSpec) -> None:
+    """Find out whether a spec can run, without running it.
+
+    Args:
+        spec: To be built once and thrown away.
+
+    Raises:
+        InputError: If its parts do not fit together.
+    """
+    _assemble(spec, splits_of(spec))
+
+
+def run(
+    spec: RunSpec,
+    path: Path | str,
+    *,
+    fresh: bool = False,
+    threads: int = 1,
+    checkpoint_every: float = 5.0,
+    on_progress: Progress | None = None,
+) -> RunFolder:
+    """Train, predict and measure; or go on where an earlier process stopped; or find that all is done.
+
+    Args:
+        spec: What to run.
+        path: The run folder.
+        fresh: Begin anew, whatever the folder holds.
+        threads: How many threads torch uses; results depend on it in the last bits.
+        checkpoint_every: Seconds between checkpoints.
+        on_progress: Called after every step.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        InputError: If the folder holds another run, or the parts do not fit together.
+    """
+    torch.set_num_threads(threads)
+    folder, name = RunFolder(path), run_id(spec)
+    with folder.locked():
+        if folder.run_id not in (None, name) and not fresh:
+            raise InputError(
+                f"Expected {path} to be empty or to hold this run, but it holds another one ({folder.run_id}). "
+                "Choose another --out, or replace it with --fresh."
+            )
+        if folder.done() and not fresh:
+            return folder
+        splits = splits_of(spec)
+        trainee = _assemble(spec, splits)
+        if fresh:
+            folder.clear()
+        folder.begin(spec, name, _describe(splits), environment(threads, spec.device))
+        length = horizon(len(splits.train), spec.epochs, spec.batch_size)
+        seed_everything(spec.seed, "train")
+        fit(
+            trainee,
+            splits,
+            folder,
+            epochs=spec.epochs,
+            batch_size=spec.batch_size,
+            seed=spec.seed,
+            trackers=build_trackers(TRACKED, length),
+            checkpoint_every=checkpoint_every,
+            on_progress=on_progress,
+        )
+        for split in SPLITS:
+            logits = predict(trainee.model, splits[split]).numpy()
+            folder.write_predictions(Predictions(logits, splits[split].labels.numpy(), split))
+        passes = folder.steps()[-1]["passes"]
+        evaluate(folder, passes)
+        folder.finish({"run": name, "seed": spec.seed, "passes": passes, "seconds": round(folder.seconds(), 3)})
+    return folder
+
+
+def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
+    seed_everything(spec.seed, "init")
+    model = build_model(spec.model, splits)
+    try:
+        model.to(spec.device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"Expected a device torch can use, but got {spec.device!r}. Use --device cpu.") from error
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
+    loss = LOSSES.build(spec.method.loss).to(spec.device)
+    try:
+        optimizer = build_optimizer(spec.method, model)
+    except ValueError as error:  # torch's own word on an option
+        raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
+    length = horizon(len(splits.train), spec.epochs, spec.batch_size)
+    return Trainee(model, loss, optimizer, make_schedule(spec.schedule, optimizer, length.n_steps))
+
+
+def _describe(splits: Splits) -> dict[str, object]:
+    return {
+        "fingerprint": splits.fingerprint,
+        "classes": list(splits.class_names),
+        "input_shape": list(splits.input_shape),
+        "examples": {split: len(splits[split]) for split in SPLITS},
+    }

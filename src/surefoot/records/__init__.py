@@ -1,0 +1,5 @@
+"""The run folder: the only thing that is written and read back. Imports no torch."""
+
+from surefoot.records.store import RunFolder, find_runs
+
+__all__ = ["RunFolder", "find_runs"]

@@ -1,0 +1,232 @@
+"""One run on disk.
+
+::
+
+    spec.json            the RunSpec, its id, and what the data are
+    environment.json     versions and hardware
+    steps.jsonl          one line per step and per tracked moment
+    timing.jsonl         seconds spent; kept apart, so that everything else is the same bits every time
+    predictions/         <split>.npz with logits and labels
+    measures.jsonl       one line per metric, split and calibrator
+    checkpoint/          the newest state of the training
+    done.json            written last: this run is finished
+
+Everything but the two growing files is replaced whole. The growing ones are cut back to the last checkpoint when
+a killed run goes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import BusyError, InputError
+from surefoot.records._atomic import write_bytes, write_json
+from surefoot.schema import Predictions, RunSpec, SplitName
+
+Record = dict[str, Any]
+
+
+class RunFolder:
+    """Reads and writes one run folder.
+
+    Args:
+        path: The folder; it need not exist yet.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoint"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only writer; the lock goes away with the process, however it ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise BusyError(
+                    f"Expected to be the only one writing {self.path}, but another process is at it. "
+                    "Wait for it, or choose another folder with --out."
+                ) from error
+            yield
+
+    def begin(self, spec: RunSpec, run_id: str, data: Record, environment: Record) -> None:
+        """Write down what is about to run.
+
+        Args:
+            spec: What determines the run.
+            run_id: Its name.
+            data: What the data are: fingerprint, sizes, class names.
+            environment: What it runs on.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.path / "spec.json", {"id": run_id, "spec": spec.to_json(), "data": data})
+        write_json(self.path / "environment.json", environment)
+
+    def clear(self) -> None:
+        """Remove everything that belongs to the run, and nothing else."""
+        for name in ("spec.json", "environment.json", "steps.jsonl", "timing.jsonl", "measures.jsonl", "done.json"):
+            (self.path / name).unlink(missing_ok=True)
+        for name in ("predictions", "checkpoint"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
+    @property
+    def run_id(self) -> str | None:
+        """Name of the run in this folder; None if there is none."""
+        return str(self._header()["id"]) if (self.path / "spec.json").exists() else None
+
+    @property
+    def spec(self) -> RunSpec:
+        """What determines the run."""
+        return RunSpec.from_json(self._header()["spec"])
+
+    @property
+    def data(self) -> Record:
+        """What the data are."""
+        data: Record = self._header()["data"]
+        return data
+
+    @property
+    def environment(self) -> Record:
+        """What the run ran on."""
+        environment: Record = json.loads((self.path / "environment.json").read_text())
+        return environment
+
+    def _header(self) -> Record:
+        try:
+            header: Record = json.loads((self.path / "spec.json").read_text())
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise InputError(
+                f"Expected a run folder, but {self.path} has no spec.json. Run `surefoot train` first."
+            ) from error
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"Expected {self.path / 'spec.json'} to be JSON, but {error}. Run it again with --fresh."
+            ) from error
+        return header
+
+    def append_steps(self, records: Iterable[Record], *, sync: bool = False) -> int:
+        """Add lines to ``steps.jsonl``.
+
+        Args:
+            records: One per line.
+            sync: Wait until they are on the disk.
+
+        Returns:
+            Size of the file in bytes.
+        """
+        return _append(self.path / "steps.jsonl", records, sync)
+
+    def cut_steps(self, size: int) -> None:
+        """Forget what was recorded after ``steps.jsonl`` had this size."""
+        path = self.path / "steps.jsonl"
+        if path.exists() and path.stat().st_size > size:
+            os.truncate(path, size)
+
+    def steps(self) -> list[Record]:
+        """Read all lines of ``steps.jsonl``."""
+        return _read_lines(self.path / "steps.jsonl")
+
+    def add_seconds(self, step: int, seconds: float) -> None:
+        """Note that training up to ``step`` took so many seconds more."""
+        _append(self.path / "timing.jsonl", [{"step": step, "seconds": round(seconds, 4)}], sync=False)
+
+    def seconds(self) -> float:
+        """Seconds spent on training so far, over all sessions."""
+        return float(sum(line["seconds"] for line in _read_lines(self.path / "timing.jsonl")))
+
+    def write_predictions(self, predictions: Predictions) -> None:
+        """Store the predictions of one split."""
+        buffer = io.BytesIO()
+        np.savez(buffer, logits=predictions.logits, labels=predictions.labels)
+        (self.path / "predictions").mkdir(exist_ok=True)
+        write_bytes(self.path / "predictions" / f"{predictions.split}.npz", buffer.getvalue())
+
+    def predictions(self, split: SplitName) -> Predictions:
+        """Read the predictions of one split."""
+        path = self.path / "predictions" / f"{split}.npz"
+        if not path.exists():
+            raise InputError(
+                f"Expected predictions of the {split} split, but {self.path} has none. Let the run finish."
+            )
+        with np.load(path, allow_pickle=False) as arrays:
+            return Predictions(arrays["logits"], arrays["labels"], split)
+
+    def write_measures(self, records: Iterable[Record]) -> None:
+        """Replace ``measures.jsonl``."""
+        write_bytes(self.path / "measures.jsonl", b"".join(map(_line, records)))
+
+    def measures(self) -> list[Record]:
+        """Read all lines of ``measures.jsonl``."""
+        return _read_lines(self.path / "measures.jsonl")
+
+    def finish(self, summary: Record) -> None:
+        """Write ``done.json``: the run is finished."""
+        write_json(self.path / "done.json", summary)
+
+    def done(self) -> Record | None:
+        """What :meth:`finish` wrote; None while the run is not finished."""
+        path = self.path / "done.json"
+        summary: Record | None = json.loads(path.read_text()) if path.exists() else None
+        return summary
+
+
+def find_runs(paths: Iterable[Path | str]) -> list[RunFolder]:
+    """Collect finished runs.
+
+    Args:
+        paths: Run folders, or folders that hold some.
+
+    Returns:
+        The finished runs, each once, in the order of the paths; within a folder the cheapest first.
+
+    Raises:
+        InputError: If a path does not exist or holds no finished run.
+    """
+    found: dict[Path, RunFolder] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise InputError(f"Expected a folder with runs, but {path} does not exist. Run `surefoot compare` first.")
+        here = [path] if (path / "spec.json").exists() else sorted(p.parent for p in path.glob("*/spec.json"))
+        runs = sorted((run for run in map(RunFolder, here) if run.done()), key=_cost)
+        if not runs:
+            raise InputError(
+                f"Expected finished runs, but {path} holds none. Let `surefoot compare` or `train` finish."
+            )
+        found.update((run.path.resolve(), run) for run in runs)
+    return list(found.values())
+
+
+def _cost(run: RunFolder) -> tuple[int, str]:
+    return (run.done() or {}).get("passes", 0), run.path.name
+
+
+def _line(record: Record) -> bytes:
+    return (json.dumps(record, ensure_ascii=False) + "\n").encode()
+
+
+def _append(path: Path, records: Iterable[Record], sync: bool) -> int:
+    with path.open("ab") as file:
+        file.write(b"".join(map(_line, records)))
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+        return file.tell()
+
+
+def _read_lines(path: Path) -> list[Record]:
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    return [json.loads(line) for line in lines[:-1]]  # behind the last newline is nothing, or a torn line

@@ -1,0 +1,1 @@
+"""Questions that take many runs to answer, and the engines that run them."""

@@ -1,0 +1,93 @@
+"""Which method can I trust? Several methods × seeds on the same data and network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import InputError, SurefootError
+from surefoot.method import parse_method
+from surefoot.records import RunFolder
+from surefoot.registry import DATA, MODELS
+from surefoot.schema import RunSpec
+from surefoot.studies.engine import Job, Listener, run_all
+
+DEFAULT_METHODS = ("sgd", "sam", "csam")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs of a comparison, and which of them failed."""
+
+    runs: tuple[RunFolder, ...]
+    failed: Mapping[Path, SurefootError]
+
+
+def make_spec(
+    method: str,
+    *,
+    data: str = "fashion",
+    model: str = "mlp",
+    lr: float | None = None,
+    momentum: float | None = None,
+    weight_decay: float | None = None,
+    **settings: Any,
+) -> RunSpec:
+    """Make a complete spec out of the words that people type.
+
+    Args:
+        method: For example ``"csam:gamma=2"``.
+        data: For example ``"npz:photos.npz"``.
+        model: For example ``"mlp:width=100"``.
+        lr: Learning rate of every optimizer that does not set its own.
+        momentum: Likewise, for those that take it.
+        weight_decay: Likewise.
+        **settings: Any other field of :class:`~surefoot.schema.RunSpec`.
+
+    Returns:
+        The spec.
+    """
+    base_options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+    return RunSpec(parse_method(method, base_options), DATA.parse(data), MODELS.parse(model), **settings)
+
+
+def plan(specs: Sequence[RunSpec], seeds: Sequence[int], out: Path, *, fresh: bool = False) -> list[Job]:
+    """Check all specs and lay out one run per spec and seed.
+
+    Args:
+        specs: One per method; their own seed is not used.
+        seeds: The seeds, the same ones for all.
+        out: Takes one folder per run.
+        fresh: Make all runs anew.
+
+    Returns:
+        The runs, method by method in the order given; runs that are the same are there once.
+
+    Raises:
+        InputError: If there is nothing to compare, or a spec cannot run.
+    """
+    from surefoot.experiment import check, folder_name  # imports torch
+
+    if not specs or not seeds:
+        raise InputError("Expected at least one method and one seed, but got none. Pass --methods and --seeds.")
+    for spec in specs:
+        check(spec)
+    made = [replace(spec, seed=seed) for spec in specs for seed in seeds]
+    return list({out / folder_name(spec): Job(spec, out / folder_name(spec), fresh) for spec in made}.values())
+
+
+def compare(jobs: Sequence[Job], *, workers: int | None = None, listen: Listener | None = None) -> Comparison:
+    """Make the planned runs. Those that are finished already are not made again.
+
+    Args:
+        jobs: What :func:`plan` laid out.
+        workers: How many at once; else one per core.
+        listen: Called with news of every run.
+
+    Returns:
+        The finished runs in the order of the plan.
+    """
+    failed = run_all(jobs, workers=workers, listen=listen)
+    return Comparison(tuple(RunFolder(job.path) for job in jobs if job.path not in failed), failed)

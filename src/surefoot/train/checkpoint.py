@@ -1,0 +1,139 @@
+"""The whole state of a training on disk: safetensors and JSON, no pickle.
+
+Each checkpoint is a folder ``checkpoint/step-<n>`` that appears by one rename; then older ones are removed.
+``model.safetensors`` alone is what a user of the trained network needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from surefoot.errors import RunError
+from surefoot.records._atomic import sync_folder
+
+Tree = Any  # nested dicts, lists and tuples of tensors and JSON values
+
+
+def pack(tree: Tree, tensors: dict[str, Tensor]) -> Any:
+    """Move the tensors of a tree into a dictionary, leaving JSON values that say where they went.
+
+    Args:
+        tree: Nested dicts (with text or integer keys), lists and tuples.
+        tensors: Takes the tensors, under new names.
+
+    Returns:
+        JSON values.
+
+    Raises:
+        RunError: If there is anything that cannot be stored without pickle.
+    """
+    if isinstance(tree, Tensor):
+        name = str(len(tensors))
+        tensors[name] = tree.detach().cpu().contiguous().clone()  # clone: tied tensors share memory
+        return {"tensor": name}
+    if isinstance(tree, dict):
+        return {"dict": [[key, pack(value, tensors)] for key, value in tree.items()]}
+    if isinstance(tree, list | tuple):
+        return {type(tree).__name__: [pack(value, tensors) for value in tree]}
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return tree
+    kind = type(tree).__name__
+    raise RunError(f"Expected tensors and plain values in a checkpoint, but got {kind}. Keep it out of state_dict().")
+
+
+def unpack(packed: Any, tensors: dict[str, Tensor]) -> Tree:
+    """Undo :func:`pack`.
+
+    Example:
+        >>> kept: dict[str, Tensor] = {}
+        >>> unpack(pack({0: (1.5, None), "a": [True]}, kept), kept)
+        {0: (1.5, None), 'a': [True]}
+    """
+    if not isinstance(packed, dict):
+        return packed
+    ((kind, content),) = packed.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {key: unpack(value, tensors) for key, value in content}
+    values = [unpack(value, tensors) for value in content]
+    return tuple(values) if kind == "tuple" else values
+
+
+def save_checkpoint(folder: Path, step: int, model: dict[str, Tensor], state: Tree) -> None:
+    """Write a checkpoint and remove the older ones.
+
+    Args:
+        folder: Holds the checkpoints of one run.
+        step: Number of steps made.
+        model: The model's ``state_dict()``.
+        state: Everything else.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    final, aside = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{os.getpid()}.tmp"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    weights: dict[str, Tensor] = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.items()}
+    tensors: dict[str, Tensor] = {}
+    text = json.dumps(pack(state, tensors))
+    save_file(weights, aside / "model.safetensors")
+    save_file(tensors, aside / "state.safetensors")
+    (aside / "state.json").write_text(text)
+    for file in aside.iterdir():
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+    sync_folder(aside)
+    shutil.rmtree(final, ignore_errors=True)
+    aside.rename(final)
+    sync_folder(folder)
+    for old in folder.iterdir():
+        if old != final:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Tree] | None:
+    """Read the newest checkpoint of a run.
+
+    Args:
+        folder: Holds the checkpoints of one run.
+
+    Returns:
+        The model's state and everything else; None if there is no checkpoint.
+    """
+    found = sorted(folder.glob("step-*")) if folder.exists() else []
+    if not found:
+        return None
+    newest = found[-1]
+    tensors = load_file(newest / "state.safetensors")
+    return load_file(newest / "model.safetensors"), unpack(json.loads((newest / "state.json").read_text()), tensors)
+
+
+def random_state() -> Tree:
+    """Give the state of all global generators."""
+    numpy = np.random.get_state(legacy=False)
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "numpy": [numpy["state"]["key"].tolist(), numpy["state"]["pos"], numpy["has_gauss"], numpy["gauss"]],
+        "python": random.getstate(),
+    }
+
+
+def set_random_state(state: Tree) -> None:
+    """Set all global generators to an earlier state."""
+    torch.set_rng_state(state["torch"])
+    if state["cuda"]:
+        torch.cuda.set_rng_state_all(state["cuda"])
+    keys, position, has_gauss, gauss = state["numpy"]
+    np.random.set_state(("MT19937", np.array(keys, np.uint32), position, has_gauss, gauss))
+    random.setstate(state["python"])

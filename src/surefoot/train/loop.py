@@ -1,0 +1,226 @@
+"""The loop.
+
+The order of the examples in an epoch is a function of seed and epoch, and a checkpoint holds everything else
+that a step depends on. So a run that was killed goes on to the very same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
+
+from surefoot.errors import DivergedError, InputError
+from surefoot.losses._base import Loss
+from surefoot.optim._wrapper import Wrapper
+from surefoot.records import RunFolder
+from surefoot.schema import LossTerms, Moment, Splits
+from surefoot.seeding import generator
+from surefoot.train.checkpoint import load_checkpoint, random_state, save_checkpoint, set_random_state
+from surefoot.train.tracker import Horizon, Tracker, undisturbed
+
+Progress = Callable[[int, int, float], None]  # steps made, steps in all, loss
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """What is trained, and by what."""
+
+    model: nn.Module
+    loss: Loss
+    optimizer: Wrapper
+    schedule: LRScheduler
+
+
+def horizon(n_examples: int, epochs: int, batch_size: int) -> Horizon:
+    """Count the steps of a run. A last batch of a single example is left out: BatchNorm cannot use it.
+
+    Args:
+        n_examples: Size of the training split.
+        epochs: Passes over it.
+        batch_size: Examples per step.
+
+    Returns:
+        The run's length.
+
+    Raises:
+        InputError: If there is nothing to do.
+
+    Example:
+        >>> horizon(4000, 40, 128)
+        Horizon(n_steps=1280, steps_per_epoch=32)
+    """
+    if epochs < 1 or batch_size < 1:
+        raise InputError(f"Expected epochs ≥ 1 and batch size ≥ 1, but got {epochs} and {batch_size}. Raise them.")
+    whole, rest = divmod(n_examples, batch_size)
+    per_epoch = whole + (rest > 1 or (rest == 1 and whole == 0))
+    return Horizon(epochs * per_epoch, per_epoch)
+
+
+def fit(
+    trainee: Trainee,
+    splits: Splits,
+    folder: RunFolder,
+    *,
+    epochs: int,
+    batch_size: int,
+    seed: int,
+    trackers: Sequence[Tracker] = (),
+    checkpoint_every: float = 5.0,
+    on_progress: Progress | None = None,
+) -> None:
+    """Train, from the newest checkpoint in the folder if there is one.
+
+    Args:
+        trainee: Changed in place.
+        splits: The data; the training split is trained on.
+        folder: Takes the records and the checkpoints.
+        epochs: Passes over the training split.
+        batch_size: Examples per step.
+        seed: Determines the order of the examples.
+        trackers: What to measure on the way.
+        checkpoint_every: Seconds between checkpoints; 0 for one after every step.
+        on_progress: Called after every step.
+
+    Raises:
+        DivergedError: If the loss is no longer finite; the last good checkpoint stays.
+    """
+    session = _Session(trainee, splits, folder, seed, horizon(len(splits.train), epochs, batch_size), trackers)
+    session.resume()
+    trainee.model.train()
+    saved = time.monotonic()
+    for step in range(session.step, session.length.n_steps):
+        loss = session.advance(step, batch_size)
+        if on_progress:
+            on_progress(step + 1, session.length.n_steps, loss)
+        if time.monotonic() - saved >= checkpoint_every:
+            session.save()
+            saved = time.monotonic()
+    session.save()
+
+
+class _Session:
+    """One sitting at a run: from start or checkpoint to its end, or to the next kill."""
+
+    def __init__(
+        self,
+        trainee: Trainee,
+        splits: Splits,
+        folder: RunFolder,
+        seed: int,
+        length: Horizon,
+        trackers: Sequence[Tracker],
+    ) -> None:
+        self.trainee, self.splits, self.folder = trainee, splits, folder
+        self.seed, self.length, self.trackers = seed, length, trackers
+        self.device = next(trainee.model.parameters()).device
+        self.step = 0
+        self.passes = 0
+        self.order = torch.empty(0, dtype=torch.long)
+        self.pending: list[dict[str, Any]] = []
+        self.stamp = {"run": folder.run_id, "seed": seed}
+        self.clock = time.monotonic()
+
+    def resume(self) -> None:
+        """Take up the newest checkpoint, or measure the untrained network and start."""
+        found = load_checkpoint(self.folder.checkpoints)
+        if found is None:
+            self.folder.cut_steps(0)
+            self._track()
+            return
+        weights, state = found
+        self.trainee.model.load_state_dict(weights)
+        self.trainee.loss.load_state_dict(state["loss"])
+        self.trainee.optimizer.load_state_dict(state["optimizer"])
+        self.trainee.schedule.load_state_dict(state["schedule"])
+        self.step, self.passes = state["step"], state["passes"]
+        self.folder.cut_steps(state["steps_size"])
+        set_random_state(state["random"])
+
+    def save(self) -> None:
+        """Write the records so far, then a checkpoint that knows how many there are."""
+        if any(not parameter.isfinite().all() for parameter in self.trainee.model.parameters()):
+            return  # keep the last good one; the next step will say what is wrong
+        now = time.monotonic()
+        self.folder.add_seconds(self.step, now - self.clock)
+        self.clock = now
+        size = self.folder.append_steps(self.pending, sync=True)
+        self.pending.clear()
+        state = {
+            "step": self.step,
+            "passes": self.passes,
+            "steps_size": size,
+            "optimizer": self.trainee.optimizer.state_dict(),
+            "schedule": self.trainee.schedule.state_dict(),
+            "loss": dict(self.trainee.loss.state_dict()),
+            "random": random_state(),
+        }
+        save_checkpoint(self.folder.checkpoints, self.step, self.trainee.model.state_dict(), state)
+
+    def advance(self, step: int, batch_size: int) -> float:
+        """Make one step and record it."""
+        epoch, position = divmod(step, self.length.steps_per_epoch)
+        if position == 0 or not len(self.order):
+            draw = generator(self.seed, f"order/{epoch}")
+            self.order = torch.randperm(len(self.splits.train), generator=draw)
+        rows = self.order[position * batch_size : (position + 1) * batch_size]
+        rates = [group["lr"] for group in self.trainee.optimizer.param_groups]
+        try:
+            loss = self._learn(rows)
+        except DivergedError as error:
+            self.folder.append_steps(self.pending, sync=True)
+            raise DivergedError(
+                f"Training stopped at step {step + 1} (epoch {epoch + 1}, lr {rates[0]:.3g}): {error} "
+                f"{self._last_good()}"
+            ) from error
+        self.step = step + 1
+        facts = self.trainee.optimizer.facts
+        self.passes += facts.passes if facts else 1
+        record = {
+            "step": self.step,
+            "epoch": epoch,
+            "split": "train",
+            "loss": loss,
+            "lr": rates[0],
+            "passes": self.passes,
+        }
+        self.pending.append({**self.stamp, **record})
+        self._track()
+        return loss
+
+    def _learn(self, rows: Tensor) -> float:
+        inputs = self.splits.train.inputs[rows].to(self.device)
+        labels = self.splits.train.labels[rows].to(self.device)
+        clean: list[Tensor] = []
+
+        def closure() -> LossTerms:
+            logits = self.trainee.model(inputs)
+            if not clean:
+                clean.append(logits.detach())
+            terms: LossTerms = self.trainee.loss(logits, labels)
+            return terms
+
+        loss = self.trainee.optimizer.step(closure)
+        self.trainee.loss.observe(clean[0], labels)
+        self.trainee.schedule.step()
+        return float("nan") if loss is None else loss.item()
+
+    def _track(self) -> None:
+        due = [tracker for tracker in self.trackers if tracker.due(self.step)]
+        if not due:
+            return
+        moment = Moment(self.step, self.step // self.length.steps_per_epoch, self.trainee.model, self.splits)
+        for tracker in due:
+            with undisturbed(self.trainee.model):
+                values = tracker.measure(moment)
+            place = {"step": self.step, "epoch": moment.epoch, "tracker": tracker.name, "passes": self.passes}
+            self.pending.append({**self.stamp, **place, **values})
+
+    def _last_good(self) -> str:
+        kept = sorted(self.folder.checkpoints.glob("step-*"))
+        return f"The last good checkpoint is {kept[-1]}." if kept else "There is no earlier checkpoint."

@@ -1,0 +1,31 @@
+"""Logits of a whole split."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from surefoot.schema import Split
+
+CHUNK = 1000
+
+
+@torch.no_grad()
+def predict(model: nn.Module, split: Split) -> Tensor:
+    """Evaluate a model in eval mode, chunk by chunk; its mode is as before afterwards.
+
+    Args:
+        model: A classifier.
+        split: The examples.
+
+    Returns:
+        Logits on the CPU, float32, shape ``(n, classes)``.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    model.eval()
+    try:
+        return torch.cat([model(inputs.to(device)).float().cpu() for inputs in split.inputs.split(CHUNK)])
+    finally:
+        for module, training in modes:
+            module.training = training

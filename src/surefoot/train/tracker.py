@@ -1,0 +1,64 @@
+"""What a tracker is. The loop knows this protocol and no tracker."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from surefoot.schema import Moment
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How long a run is, so that a tracker can set its schedule."""
+
+    n_steps: int
+    steps_per_epoch: int
+
+
+class Tracker(Protocol):
+    """Measures something while a model trains. It returns and never stores; the run is the same without it."""
+
+    @property
+    def name(self) -> str:
+        """What ``surefoot list`` calls it."""
+        ...
+
+    def due(self, step: int) -> bool:
+        """Say whether to measure after ``step`` steps; 0 is before the first."""
+        ...
+
+    def measure(self, moment: Moment) -> dict[str, float]:
+        """Measure, with keys such as ``"test/ece"``."""
+        ...
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Give a tracker a free hand: gradients, modes and random numbers are afterwards as they were.
+
+    Args:
+        model: The model in training.
+    """
+    torch_state, numpy_state, python_state = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    modes = [(module, module.training) for module in model.modules()]
+    grads = [(parameter, parameter.grad) for parameter in model.parameters()]
+    for parameter, _ in grads:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, grad in grads:
+            parameter.grad = grad
+        for module, training in modes:
+            module.training = training
+        torch.set_rng_state(torch_state)
+        np.random.set_state(numpy_state)
+        random.setstate(python_state)

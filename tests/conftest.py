@@ -1,0 +1,40 @@
+"""Fixtures that several rooms share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from surefoot.data._arrays import splits_from_arrays
+from surefoot.schema import Splits
+
+torch.set_num_threads(1)
+
+
+def small_arrays(n_train: int = 90, n_test: int = 60, classes: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
+    """Noisy 6×6 pictures: class k is bright in stripe k, with a few labels wrong."""
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    for split, n in (("train", n_train), ("calibration", n_test), ("test", n_test)):
+        labels = np.arange(n) % classes
+        pixels = rng.integers(0, 150, (n, 6, 6), dtype=np.uint8)
+        for row, label in enumerate(labels):
+            pixels[row, 2 * label : 2 * label + 2] += 80
+        noisy = np.where(rng.random(n) < 0.1, rng.integers(0, classes, n), labels)
+        arrays[f"x_{split}"], arrays[f"y_{split}"] = pixels, noisy
+    return arrays
+
+
+@pytest.fixture(scope="session")
+def small_npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    np.savez(path, **small_arrays())
+    return path
+
+
+@pytest.fixture(scope="session")
+def small_splits() -> Splits:
+    return splits_from_arrays(small_arrays(), origin="small")

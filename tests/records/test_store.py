@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surefoot.errors import BusyError, InputError
+from surefoot.records import RunFolder, find_runs
+from surefoot.records.environment import environment
+from surefoot.schema import Predictions
+from surefoot.studies.compare import make_spec
+
+SPEC = make_spec("csam", seed=4)
+
+
+def started(path: Path) -> RunFolder:
+    folder = RunFolder(path)
+    folder.begin(SPEC, "abc", {"fingerprint": "f"}, environment(1, "cpu"))
+    return folder
+
+
+def test_a_folder_gives_back_what_was_written(tmp_path: Path) -> None:
+    folder = started(tmp_path / "run")
+    folder.append_steps([{"step": 1, "loss": 0.5}])
+    folder.add_seconds(1, 0.25)
+    folder.add_seconds(2, 0.5)
+    folder.write_measures([{"metric": "ece", "value": 0.1}])
+    folder.write_predictions(Predictions(np.array([[0.5, 1.5]], np.float32), np.array([1]), "test"))
+    again = RunFolder(tmp_path / "run")
+    assert (again.run_id, again.spec, again.data) == ("abc", SPEC, {"fingerprint": "f"})
+    assert again.steps() == [{"step": 1, "loss": 0.5}]
+    assert again.seconds() == 0.75
+    assert again.measures() == [{"metric": "ece", "value": 0.1}]
+    assert again.predictions("test").logits.tolist() == [[0.5, 1.5]]
+    assert again.done() is None
+    again.finish({"passes": 3})
+    assert again.done() == {"passes": 3}
+
+
+@given(st.lists(st.dictionaries(st.text(), st.floats(allow_nan=False) | st.text() | st.none() | st.integers())))
+def test_records_survive_the_disk(tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, object]]) -> None:
+    folder = started(tmp_path_factory.mktemp("run"))
+    folder.append_steps(records)
+    assert folder.steps() == records
+
+
+def test_a_torn_line_is_not_read_and_a_cut_forgets(tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    size = folder.append_steps([{"step": 1}])
+    folder.append_steps([{"step": 2}])
+    with (tmp_path / "steps.jsonl").open("ab") as file:
+        file.write(b'{"step": 3, "lo')
+    assert folder.steps() == [{"step": 1}, {"step": 2}]
+    folder.cut_steps(size)
+    assert folder.steps() == [{"step": 1}]
+
+
+def test_only_one_process_writes(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom surefoot.records import RunFolder\n"
+        "with RunFolder(sys.argv[1]).locked():\n    print('locked', flush=True)\n    sys.stdin.read()\n"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(BusyError, match="another process is at it"), RunFolder(tmp_path).locked():
+            pass
+        other.kill()
+    with RunFolder(tmp_path).locked():
+        pass  # the lock died with its process
+
+
+def test_clear_removes_the_run_and_nothing_else(tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    folder.append_steps([{"step": 1}])
+    (tmp_path / "notes.txt").write_text("mine")
+    folder.clear()
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_find_runs_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        find_runs([tmp_path / "no"])
+    started(tmp_path / "a")
+    with pytest.raises(InputError, match="Expected finished runs"):
+        find_runs([tmp_path])
+    started(tmp_path / "b").finish({"passes": 20})
+    started(tmp_path / "c").finish({"passes": 10})
+    assert [run.path.name for run in find_runs([tmp_path, tmp_path / "b"])] == ["c", "b"]
+    with pytest.raises(InputError, match=r"has no spec\.json"):
+        _ = RunFolder(tmp_path).spec

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from surefoot.errors import RunError
+from surefoot.train.checkpoint import load_checkpoint, pack, random_state, save_checkpoint, set_random_state, unpack
+
+
+def test_a_tree_survives_the_disk(tmp_path: Path) -> None:
+    tied = torch.arange(3.0)
+    state = {0: {"a": tied, "b": tied}, "c": [1, 2.5, None, True, "x"], "d": (torch.tensor(7), {})}
+    save_checkpoint(tmp_path, 3, {"w": tied}, state)
+    found = load_checkpoint(tmp_path)
+    assert found is not None
+    weights, back = found
+    assert torch.equal(weights["w"], tied)
+    assert torch.equal(back[0]["b"], tied)
+    assert back["c"] == state["c"]
+    assert isinstance(back["d"], tuple)
+    assert back["d"][0] == 7
+
+
+def test_nothing_is_pickled(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="but got object"):
+        pack({"a": object()}, {})
+    save_checkpoint(tmp_path, 1, {"w": torch.ones(1)}, {})
+    names = sorted(path.name for path in (tmp_path / "step-00000001").iterdir())
+    assert names == ["model.safetensors", "state.json", "state.safetensors"]
+
+
+def test_the_newest_stays_and_a_half_written_one_is_ignored(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 9, {"w": torch.ones(1)}, {"step": 9})
+    save_checkpoint(tmp_path, 10, {"w": torch.ones(1)}, {"step": 10})
+    (tmp_path / ".step-00000011.1.tmp").mkdir()
+    assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-00000010"]
+    found = load_checkpoint(tmp_path)
+    assert found is not None
+    assert found[1]["step"] == 10
+
+
+def test_no_checkpoint_is_none(tmp_path: Path) -> None:
+    assert load_checkpoint(tmp_path / "no") is None
+
+
+def test_all_generators_are_restored() -> None:
+    tensors: dict[str, torch.Tensor] = {}
+    packed = pack(random_state(), tensors)
+
+    def draw() -> tuple[float, float, float]:
+        return torch.rand(()).item(), float(np.random.randn()), random.random()
+
+    first = draw()
+    draw()
+    set_random_state(unpack(packed, tensors))
+    assert draw() == first

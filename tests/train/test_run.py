@@ -1,0 +1,164 @@
+"""Runs as a whole: exact, resumable, refusing what cannot work."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+import surefoot.experiment as experiment
+from surefoot.errors import DivergedError, InputError, OptionError, RunError
+from surefoot.experiment import run
+from surefoot.records import RunFolder
+from surefoot.schema import RunSpec
+from surefoot.studies.compare import make_spec
+
+
+def spec_on(small_npz: Path, method: str, **settings: object) -> RunSpec:
+    settings = {"epochs": 3, "batch_size": 16, "model": "cnn:width=2,dropout=0.2", **settings}
+    return make_spec(method, data=f"npz:{small_npz}", **settings)  # type: ignore[arg-type]
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """Everything a run wrote, but for what depends on the clock or the machine."""
+    skipped = {"timing.jsonl", "done.json", ".lock"}
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and file.name not in skipped
+    }
+
+
+@pytest.mark.parametrize("method", ["sgd", "csam", "sam:base=adamw", "label_smoothing + sam"])
+def test_the_same_spec_gives_the_same_bits(method: str, small_npz: Path, tmp_path: Path) -> None:
+    spec = spec_on(small_npz, method)
+    run(spec, tmp_path / "a")
+    run(spec, tmp_path / "b", checkpoint_every=0)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_another_seed_gives_other_bits(small_npz: Path, tmp_path: Path) -> None:
+    spec = spec_on(small_npz, "sgd")
+    run(spec, tmp_path / "a")
+    run(dataclasses.replace(spec, seed=1), tmp_path / "b")
+    assert content(tmp_path / "a")["predictions/test.npz"] != content(tmp_path / "b")["predictions/test.npz"]
+
+
+@pytest.mark.parametrize("method", ["csam", "label_smoothing + sam:base=adamw"])
+def test_a_killed_run_goes_on_to_the_same_bits(method: str, small_npz: Path, tmp_path: Path) -> None:
+    """SIGKILL, twice, at moments that nobody chose."""
+    spec = spec_on(small_npz, method, epochs=25)
+    run(spec, tmp_path / "whole")
+    command = [
+        *(sys.executable, "-m", "surefoot", "train", "--method", method, "--data", f"npz:{small_npz}"),
+        *("--model", "cnn:width=2,dropout=0.2", "--epochs", "25", "--batch-size", "16"),
+        *("--checkpoint-every", "0", "--out", str(tmp_path / "killed")),
+    ]
+    reached = 0
+    for _ in range(2):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        reached = wait_for_progress(tmp_path / "killed" / "checkpoint", reached, process)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert RunFolder(tmp_path / "killed").done() is None
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+def wait_for_progress(checkpoints: Path, reached: int, process: subprocess.Popen[bytes]) -> int:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the run ended before it could be killed"
+        steps = [int(path.name.removeprefix("step-")) for path in checkpoints.glob("step-*")]
+        if steps and max(steps) >= reached + 20:
+            return max(steps)
+        time.sleep(0.005)
+    raise AssertionError("no checkpoint within a minute")
+
+
+def test_a_finished_run_is_not_made_again(small_npz: Path, tmp_path: Path) -> None:
+    spec = spec_on(small_npz, "sgd")
+    run(spec, tmp_path)
+    before = (tmp_path / "done.json").stat().st_mtime_ns
+    steps: list[int] = []
+    run(spec, tmp_path, on_progress=lambda step, n, loss: steps.append(step))
+    assert steps == []
+    assert (tmp_path / "done.json").stat().st_mtime_ns == before
+    run(spec, tmp_path, fresh=True, on_progress=lambda step, n, loss: steps.append(step))
+    assert len(steps) == 18
+
+
+def test_a_folder_holds_one_run(small_npz: Path, tmp_path: Path) -> None:
+    run(spec_on(small_npz, "sgd"), tmp_path)
+    with pytest.raises(InputError, match="it holds another one"):
+        run(spec_on(small_npz, "sam"), tmp_path)
+    assert RunFolder(tmp_path).spec.method.name == "sgd"
+
+
+def test_records_say_run_seed_and_cost(small_npz: Path, tmp_path: Path) -> None:
+    folder = run(spec_on(small_npz, "csam", seed=5), tmp_path)
+    steps, measures = folder.steps(), folder.measures()
+    assert [record["step"] for record in steps if "tracker" not in record] == list(range(1, 19))
+    assert [record["step"] for record in steps if record.get("tracker") == "quality"] == [0, 6, 12, 18]
+    assert all(record["run"] == folder.run_id and record["seed"] == 5 for record in steps + measures)
+    assert steps[-1]["passes"] == 36
+    done = folder.done()
+    assert done is not None
+    assert done["passes"] == 36
+    assert done["seconds"] > 0
+    scored = {(record["split"], record["calibrator"], record["metric"]) for record in measures}
+    assert {("test", None, "ece"), ("test", "temperature", "ece"), ("train", None, "nll")} <= scored
+    assert ("calibration", "temperature", "ece") not in scored
+
+
+def test_a_run_that_diverges_says_where_and_keeps_its_last_good_checkpoint(small_npz: Path, tmp_path: Path) -> None:
+    spec = spec_on(small_npz, "sgd", lr=1e8, model="mlp", epochs=50)
+    with pytest.raises(DivergedError, match=r"stopped at step \d+ .*Lower the learning rate.*last good checkpoint"):
+        run(spec, tmp_path, checkpoint_every=0)
+    (kept,) = (tmp_path / "checkpoint").glob("step-*")
+    assert all(tensor.isfinite().all() for tensor in load_file(kept / "model.safetensors").values())
+    assert RunFolder(tmp_path).steps()
+    assert RunFolder(tmp_path).done() is None
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"epochs": 0}, InputError, "Expected epochs ≥ 1"),
+        ({"batch_size": 0}, InputError, "batch size ≥ 1"),
+        ({"schedule": "zigzag"}, OptionError, "schedule to be cosine"),
+        ({"lr": -1.0}, OptionError, "Invalid learning rate"),
+        ({"device": "warp"}, InputError, "Use --device cpu"),
+    ],
+)
+def test_settings_that_cannot_work_leave_no_folder_behind(
+    change: dict[str, object], error: type[Exception], says: str, small_npz: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=says):
+        run(spec_on(small_npz, "sgd", **change), tmp_path / "run")
+    assert not (tmp_path / "run" / "spec.json").exists()
+
+
+def test_a_failure_to_start_again_loses_nothing(
+    small_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_on(small_npz, "sgd")
+    run(spec, tmp_path)
+    before = content(tmp_path)
+
+    def fail(*args: object) -> None:
+        raise RunError("no")
+
+    monkeypatch.setattr(experiment, "_assemble", fail)
+    with pytest.raises(RunError, match="no"):
+        run(spec, tmp_path, fresh=True)
+    assert content(tmp_path) == before
+    assert json.loads((tmp_path / "done.json").read_text())["passes"] == 18
