@@ -1,8 +1,5 @@
 """Each metric against its definition, written down a second time and slowly."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -10,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.registry import METRICS
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from oracles import metrics as oracle
+from tests.oracles import metrics as oracle
 
 
 def predictions(seed: int, n: int = 120, n_classes: int = 4) -> tuple[np.ndarray, np.ndarray]:

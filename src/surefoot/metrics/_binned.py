@@ -18,7 +18,7 @@ def binned(finish: FinishFunction) -> dict[str, Any]:
         finish: Maps sums of shape ``(3, n_bins)`` to the metric.
 
     Returns:
-        ``sums``, ``finish`` and ``top``, to be declared at registration.
+        ``sums``, ``finish``, ``top``, ``bins`` and the kind of ``interval`` that suits, to be declared at registration.
     """
 
     def of_top(confidence: Tensor, correct: Tensor, *, n_bins: int = 15) -> Tensor:
@@ -27,7 +27,7 @@ def binned(finish: FinishFunction) -> dict[str, Any]:
     def sums(confidence: Tensor, correct: Tensor, *, n_bins: int) -> Tensor:
         return bin_sums(confidence, correct, n_bins)
 
-    return {"sums": sums_of_top(sums), "finish": finish, "top": of_top}
+    return {"sums": sums_of_top(sums), "finish": finish, "top": of_top, "bins": True, "interval": "corrected"}
 
 
 def gaps(sums: Tensor) -> tuple[Tensor, Tensor]:

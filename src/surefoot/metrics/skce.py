@@ -92,6 +92,8 @@ def _pair_sums(probs: Tensor, residual: Tensor, distance: Distance, width: float
     perfect=0.0,
     reference="Widmann et al. 2019, arXiv:1910.11385",
     whole="its sum goes over pairs of examples",
+    interval="basic",
+    quadratic=True,
 )
 def skce(
     probs: Tensor,

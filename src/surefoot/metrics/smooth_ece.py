@@ -84,6 +84,7 @@ def _of_top(confidence: Tensor, correct: Tensor, *, sigma: float | None = None) 
     sums=sums_of_top(_residuals),
     finish=_finish,
     top=_of_top,
+    interval="basic",
 )
 def smooth_ece(probs: Tensor, labels: Tensor, *, sigma: float | None = None) -> Tensor:
     r"""Smooth ECE: the gap between confidence and correctness, smoothed by a kernel instead of cut into bins.
