@@ -44,8 +44,9 @@ def top_label_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]
     Returns:
         Two tensors of shape ``(n,)``.
     """
-    confidence = torch.empty(len(logits), dtype=torch.promote_types(logits.dtype, torch.float32))
-    correct = torch.empty(len(logits), dtype=torch.bool)
+    logits = logits.detach()
+    confidence = logits.new_empty(len(logits), dtype=torch.promote_types(logits.dtype, torch.float32))
+    correct = logits.new_empty(len(logits), dtype=torch.bool)
     for start, rows in row_chunks(logits):
         here = slice(start, start + len(rows))
         highest = rows.amax(1)
@@ -78,8 +79,9 @@ def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         Confidence and correctness, shape ``(n,)``.
     """
     check_shapes(probs, labels, "probs")
-    confidence = torch.empty(len(probs), dtype=probs.dtype)
-    correct = torch.empty(len(probs), dtype=torch.bool)
+    probs = probs.detach()
+    confidence = probs.new_empty(len(probs))
+    correct = probs.new_empty(len(probs), dtype=torch.bool)
     for start, rows in row_chunks(probs):
         check_rows(rows, start)
         here = slice(start, start + len(rows))

@@ -128,8 +128,7 @@ def skce(
         >>> skce(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))  # |(.25, −.25) + (−.75, .75)|² / 4
         tensor(0.1250, dtype=torch.float64)
     """
-    check(probs, labels)
-    p = probs.double()
+    p = check(probs, labels)[0].double()
     n = len(p)
     if width is None:
         width = median_distance(p, distance=distance) if n > 1 else 0.0
