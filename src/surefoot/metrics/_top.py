@@ -59,11 +59,12 @@ def _is_top(rows: Tensor, labels: Tensor, highest: Tensor, confidence: Tensor) -
     """Say where the true class is the first of those with the highest value.
 
     That it has the highest value is quickly seen. Only where that is not more than about half of all can another
-    class have it too, and come first; and only if more values are the highest than there are rows.
+    class have it too, and come first. Where many rows are of that kind, ties are looked for all at once beforehand.
     """
     correct = rows.gather(1, labels[:, None]).squeeze(1) == highest
-    shared = correct & (confidence <= 0.5 + TOLERANCE)
-    if bool(shared.any()) and int(torch.count_nonzero(rows == highest[:, None])) > len(rows):
+    shared = (correct & (confidence <= 0.5 + TOLERANCE)).nonzero().squeeze(1)
+    many = len(shared) > len(rows) // 8
+    if len(shared) and (not many or int(torch.count_nonzero(rows == highest[:, None])) > len(rows)):
         correct[shared] = rows[shared].argmax(1) == labels[shared]
     return correct
 
