@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from surefoot.errors import DivergedError
+from surefoot.optim._distributed import Replicas
 from surefoot.optim._facts import StepFacts
 from surefoot.optim._perturb import RngState
 
@@ -17,6 +18,8 @@ class Now:
 
     before: RngState | None = None  # of the global generators, at the start of the clean pass
     due: bool | None = None
+    apart: Replicas | None = None  # while the gradients in place are this rank's alone
+    agreed: float | None = None  # ‖g‖ for decisions that must be alike on all ranks
     wanted: bool | None = None
     climbed: bool = False
     norm: float | None = None
@@ -70,6 +73,7 @@ def joined(parts: list[tuple[float, Now]]) -> Now:
 
     return Now(
         due=parts[0][1].due,
+        error=next((now.error for _, now in parts if now.error is not None), None),
         climbed=any(now.climbed for _, now in parts),
         norm=mean("norm"),
         perturbed_norm=mean("perturbed_norm"),

@@ -13,11 +13,12 @@ from torch.optim import Optimizer
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim._closure import Closure, Parts
+from surefoot.optim._distributed import Perturbation, Replicas, is_distributed, replicas_of, settle, spoiling
 from surefoot.optim._norms import TINY, total_norm
 from surefoot.optim._now import Now, joined
 from surefoot.optim._perturb import RngState, holding_statistics, replaying, rng_state, standing_at
 from surefoot.optim._rules import Ascent, Cadence, Descent, Outer, Pair, Rule, Slope, find_ascent
-from surefoot.optim._wrapper import Nonfinite, Wrapper, finite
+from surefoot.optim._wrapper import Nonfinite, Wrapper, finite, finite_loss
 from surefoot.schema import LossTerms
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Common(TypedDict, total=False):
 
     stable: bool
     nonfinite: Nonfinite
+    perturbation: Perturbation | None
 
 
 class SharpnessAware(Wrapper):
@@ -50,9 +52,12 @@ class SharpnessAware(Wrapper):
         m: Split the batch into parts of m examples that climb each on their own; the closure must be a
             :class:`~surefoot.optim.Parts`.
         nonfinite: ``"raise"`` or ``"skip"`` when a loss or a gradient is not finite.
+        perturbation: In a model that is replicated by DDP, ``"rank"`` lets each rank climb along its own gradient
+            (m-sharpness; the clean pass shares nothing), ``"synchronised"`` lets all climb along their mean. None
+            is ``"rank"``, as the authors of SAM have it, where the method remembers no gradients.
 
     Raises:
-        InputError: If rho or m has no meaning.
+        InputError: If rho or m has no meaning, or the method cannot climb rank by rank.
     """
 
     detail = False  # set to True for facts that cost a read of all weights
@@ -70,6 +75,7 @@ class SharpnessAware(Wrapper):
         stable: bool = False,
         m: int | None = None,
         nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
         if not rho >= 0:
             raise InputError(f"Expected rho ≥ 0, but got {rho:g}. Try rho=0.05.")
@@ -90,6 +96,9 @@ class SharpnessAware(Wrapper):
         self.cadence = cadence or Cadence()
         self.stable = stable
         self.m = m
+        self.perturbation = settle(perturbation, self._rules.values(), m, self.parameters())
+        self._insists = perturbation == "rank"
+        self._known: tuple[nn.Module | None, Replicas | None] = (None, None)
         for group in self.param_groups:
             group.setdefault("rho", rho)
         self.needs_per_example = self.outer.needs_per_example
@@ -119,7 +128,7 @@ class SharpnessAware(Wrapper):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle without what belongs to a single step."""
-        return {**super().__getstate__(), "_places": [], "_now": Now(), "_loss": None}
+        return {**super().__getstate__(), "_places": [], "_now": Now(), "_known": (None, None), "_loss": None}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients; in a loop without closure, a clean pass starts here.
@@ -143,8 +152,52 @@ class SharpnessAware(Wrapper):
         if not self._is_due:
             return False
         if self._now.wanted is None:
-            self._now.wanted = self.cadence.wanted(self.t, finite(self._norm(), "gradient norm"))
+            self._now.wanted = self.cadence.wanted(self.t, finite(self._decisive_norm(), "gradient norm"))
         return self._now.wanted
+
+    @property
+    def _replicas(self) -> Replicas | None:
+        """The replicas that the model is one of."""
+        if self._known[0] is not self.model:
+            self._known = (self.model, replicas_of(self.model))
+        if self._insists and self._known[1] is None and is_distributed():
+            raise InputError(
+                f"Expected a DistributedDataParallel model for perturbation='rank', but got "
+                f"{type(self.model).__name__}. Pass model=ddp, or leave perturbation out."
+            )
+        return self._known[1]
+
+    @contextmanager
+    def clean(self) -> Iterator[None]:
+        """Surround the clean pass, forward and backward, of a loop without closure that runs on several ranks.
+
+        Where the ranks climb each on their own, nothing is averaged in here. Without it, DDP averages the clean
+        gradients as any others, and the ranks climb together.
+
+        Yields:
+            Nothing.
+        """
+        if self.perturbation == "rank" and self._is_due:
+            self._now.apart = self._replicas
+        with nullcontext() if self._now.apart is None else self._now.apart.apart():
+            yield
+
+    @property
+    def _meets_late(self) -> bool:
+        """Whether ranks that climbed apart must be averaged here, not by DDP while it differentiates."""
+        needs = self.stable or self.descent.needs_clean or self.m is not None
+        return needs or any(rule.shares for rule in self._rules.values())
+
+    @torch.no_grad()
+    def _meet(self, replicas: Replicas) -> None:
+        """Average what ranks found each on their own."""
+        grads = {parameter: parameter.grad for parameter in self._moving() if parameter.grad is not None}
+        stores = [grads, *(rule.to_share() for rule in self._rules.values() if rule.shares)]
+        replicas.average([parameter for parameter in self.parameters() if parameter.requires_grad], stores)
+        for parameter, grad in grads.items():
+            parameter.grad = grad
+        self._now.apart = None
+        self._note_overflow(total_norm(_grads(self._moving())), "gradient norm")
 
     @property
     def _is_due(self) -> bool:
@@ -189,17 +242,19 @@ class SharpnessAware(Wrapper):
             tensor([ 0.8995, -0.0498])
         """
         slope = self._slope(scale_of(scaler))
-        if not slope.params:
+        if not slope.params and self._now.apart is None:
             raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
         with self._perturbed(slope, scale_of(scaler)):
             yield
 
     @contextmanager
     def _perturbed(self, slope: Slope, scale: float) -> Iterator[None]:
-        self._note_overflow(slope.norm, "gradient norm")
-        self._now.climbed = self._now.error is None and self.climbs
+        self._note_overflow(self._decisive_norm(), "gradient norm")
+        self._now.climbed = self._now.error is None and self.climbs and bool(slope.params)
         there = standing_at(slope.params, self._climb(slope)) if self._now.climbed else nullcontext()
-        with holding_statistics(self.model), replaying(self._now.before), there:
+        with holding_statistics(self.model), replaying(self._now.before), there, self._second_context():
+            if self.descent.needs_clean and self._replicas is not None:
+                self._replicas.keep(slope.grads)
             self._clear()
             if not self.descent.needs_clean:
                 slope.release()
@@ -210,8 +265,20 @@ class SharpnessAware(Wrapper):
                 self._is_perturbed = False
         if self._now.error is None:
             self._descend(slope, scale)
-        else:  # let a scaler see it, so that it skips the step and lowers its scale
+        elif self._now.apart is None:  # let a scaler see it, so that it skips the step and lowers its scale
             slope.params[0].grad = torch.full_like(slope.params[0], torch.inf)
+        if self._now.apart is not None and self.m is None:
+            if self._meets_late:
+                self._meet(self._now.apart)
+            self._now.apart = None
+
+    @contextmanager
+    def _second_context(self) -> Iterator[None]:
+        """Surround the perturbed pass: a rank that found its clean gradient broken tells the others by this one."""
+        apart = self._now.apart
+        with nullcontext() if apart is None or not self._meets_late else apart.apart():
+            with nullcontext() if apart is None or self._now.error is None else spoiling(self.parameters()):
+                yield
 
     def _slope(self, scale: float = 1.0) -> Slope:
         """Gather the clean gradient and its norm, free of a scaler's scale."""
@@ -219,7 +286,7 @@ class SharpnessAware(Wrapper):
         grads = _grads(moving)
         if scale != 1:
             torch._foreach_mul_(grads, 1 / scale)
-            self._now.norm = None
+            self._now.norm = self._now.agreed = None
         every = [(p, self.radius(group)) for group in self.param_groups for p in group["params"]]
         on_it = [(index, rho) for index, (p, rho) in enumerate(every) if p.grad is not None]
         indices, rhos = [index for index, _ in on_it], [rho for _, rho in on_it]
@@ -234,6 +301,14 @@ class SharpnessAware(Wrapper):
         if self._now.norm is None:
             self._now.norm = total_norm(_grads(self._moving()) if grads is None else grads)
         return self._now.norm
+
+    def _decisive_norm(self) -> float:
+        """Give ‖g‖ as decisions see it that must be alike on all ranks: their root mean square, if one is made."""
+        if self._now.agreed is None:
+            norm, replicas = self._norm(), self._replicas
+            agree = self.cadence.by_norm and replicas is not None
+            self._now.agreed = replicas.mean_square_root(norm) if agree and replicas is not None else norm
+        return self._now.agreed
 
     @torch.no_grad()
     def _climb(self, slope: Slope) -> list[Tensor]:
@@ -276,13 +351,15 @@ class SharpnessAware(Wrapper):
         """Turn the gradients of a step without climb into those to step on."""
         if self._now.error is None:
             self.descent.coast(slope)
+        if self._now.apart is not None and self.m is None:
+            self._meet(self._now.apart)
 
     def _note_overflow(self, norm: float, what: str) -> None:
         """Remember that something is not finite; the step itself, or a scaler, decides what to do about it."""
         try:
             finite(norm, what)
         except DivergedError as error:
-            self._now.error = error
+            self._now.error = self._now.error or error
 
     def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
         if closure is not None:
@@ -292,7 +369,7 @@ class SharpnessAware(Wrapper):
             self.facts = self._now.facts(self.outer.damps)
         elif not self._now.climbed:
             slope = self._slope()
-            self._note_overflow(slope.norm, "gradient norm")
+            self._note_overflow(self._decisive_norm(), "gradient norm")
             self._coast(slope)
         if self._now.error is not None and scaler is None:
             raise self._now.error
@@ -306,22 +383,26 @@ class SharpnessAware(Wrapper):
         """Run both passes, or one where no climb is wanted; leave the gradients to step on, give the clean loss."""
         scale = scale_of(scaler)
         self._now.before = rng_state()
-        with self._clean_context():
+        with self.clean():
             loss = self._differentiate(closure, scaler)
-        self._now.loss = loss.item() if scaler else finite(loss, "loss")
+        self._now.loss = finite_loss(loss, "loss", scaler)
         self._now.passes = 1
         slope = self._slope(scale)
-        self._note_overflow(slope.norm, "gradient norm")
-        if self._now.error is not None or not slope.params:
+        self._note_overflow(self._decisive_norm(), "gradient norm")
+        # A rank whose gradient is its own so far must not leave here alone: the others wait for its second one.
+        if (self._now.apart is None or self.cadence.by_norm) and self._now.error is not None:
+            torch._foreach_mul_(slope.grads, torch.inf)
+            return loss
+        if not slope.params and self._now.apart is None:
             return loss
         if not self.climbs:
             self._coast(slope)
             if scale != 1:
-                torch._foreach_mul_(slope.grads, scale)
+                torch._foreach_mul_(_grads(self._moving()), scale)
             return loss
         with self._perturbed(slope, scale):
             second = self._second_pass(closure, scaler)
-        self._now.perturbed_loss = second.item() if scaler else finite(second, "loss at the perturbed weights")
+        self._now.perturbed_loss = finite_loss(second, "loss at the perturbed weights", scaler)
         return loss
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
@@ -339,18 +420,21 @@ class SharpnessAware(Wrapper):
         sums: dict[Tensor, Tensor] = {}
         parts: list[tuple[float, Now]] = []
         losses: list[Tensor] = []
-        for start in range(0, n, self.m):
-            part = slice(start, min(start + self.m, n))
-            share = (part.stop - part.start) / n
-            self._now = Now()
-            losses.append(share * self._evaluate(partial(closure, part), scaler))
-            parts.append((share, self._now))
-            for parameter, grad in zip(moving := self._moving(), _grads(moving), strict=True):
-                sums[parameter] = sums[parameter].add_(grad, alpha=share) if parameter in sums else grad.mul_(share)
-                parameter.grad = None
+        with nullcontext() if self._replicas is None else self._replicas.apart():
+            for start in range(0, n, self.m):
+                part = slice(start, min(start + self.m, n))
+                share = (part.stop - part.start) / n
+                self._now = Now()
+                losses.append(share * self._evaluate(partial(closure, part), scaler))
+                parts.append((share, self._now))
+                for parameter, grad in zip(moving := self._moving(), _grads(moving), strict=True):
+                    added = sums[parameter].add_(grad, alpha=share) if parameter in sums else grad.mul_(share)
+                    sums[parameter], parameter.grad = added, None
         for parameter, total in sums.items():
             parameter.grad = total
         self._now = joined(parts)
+        if self._replicas is not None:
+            self._meet(self._replicas)
         return torch.stack(losses).sum()
 
 
