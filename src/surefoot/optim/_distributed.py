@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from surefoot.errors import InputError
 from surefoot.optim._rules import Rule
+from surefoot.optim._sharded import is_sharded
 
 Perturbation = Literal["rank", "synchronised"]
 
@@ -65,15 +66,6 @@ def settle(perturbation: Perturbation | None, rules: Iterable[Rule], m: int | No
             "Leave perturbation out: the ranks then climb together."
         )
     return perturbation or ("synchronised" if remembering else "rank")
-
-
-def is_sharded(tensor: Tensor) -> bool:
-    """Say whether a tensor is spread out over ranks."""
-    if type(tensor) in (Tensor, nn.Parameter):
-        return False
-    from torch.distributed.tensor import DTensor  # slow to import, and few need it
-
-    return isinstance(tensor, DTensor)
 
 
 def telling(loss: Tensor) -> Tensor:
@@ -164,6 +156,10 @@ class Replicas:
         """Make gradients outlast the next backward pass, which may write where they lie."""
         if self.ddp.gradient_as_bucket_view:
             grads[:] = [grad.clone() for grad in grads]
+
+    def give_up(self) -> None:
+        """Let DDP no longer wait for a backward pass that will not come: it would take the next clean one for it."""
+        self.ddp.reducer._reset_state()
 
     @property
     def _device(self) -> torch.device:

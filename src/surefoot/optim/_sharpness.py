@@ -13,12 +13,13 @@ from torch.optim import Optimizer
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim._closure import Closure, Parts
-from surefoot.optim._distributed import Perturbation, Replicas, is_distributed, replicas_of, settle, spoiling
+from surefoot.optim._distributed import Perturbation
 from surefoot.optim._norms import TINY, total_norm
 from surefoot.optim._now import Now, joined
 from surefoot.optim._perturb import RngState, holding_statistics, replaying, rng_state, standing_at
+from surefoot.optim._ranks import AcrossRanks
 from surefoot.optim._rules import Ascent, Cadence, Descent, Outer, Pair, Rule, Slope, find_ascent
-from surefoot.optim._wrapper import Nonfinite, Wrapper, finite, finite_loss
+from surefoot.optim._wrapper import Nonfinite, finite, finite_loss
 from surefoot.schema import LossTerms
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Common(TypedDict, total=False):
     perturbation: Perturbation | None
 
 
-class SharpnessAware(Wrapper):
+class SharpnessAware(AcrossRanks):
     """Two passes on the same batch: one to find the direction, one for the gradient that is used.
 
     Between the passes the weights climb as ``ascent`` says. BatchNorm statistics move in the clean pass only,
@@ -96,9 +97,7 @@ class SharpnessAware(Wrapper):
         self.cadence = cadence or Cadence()
         self.stable = stable
         self.m = m
-        self.perturbation = settle(perturbation, self._rules.values(), m, self.parameters())
-        self._insists = perturbation == "rank"
-        self._known: tuple[nn.Module | None, Replicas | None] = (None, None)
+        self._settle(perturbation)
         for group in self.param_groups:
             group.setdefault("rho", rho)
         self.needs_per_example = self.outer.needs_per_example
@@ -152,52 +151,11 @@ class SharpnessAware(Wrapper):
         if not self._is_due:
             return False
         if self._now.wanted is None:
-            self._now.wanted = self.cadence.wanted(self.t, finite(self._decisive_norm(), "gradient norm"))
+            norm = self._decisive_norm()
+            if self._now.apart is None or self.cadence.by_norm:  # else this rank must go on and tell the others
+                finite(norm, "gradient norm")
+            self._now.wanted = self.cadence.wanted(self.t, norm)
         return self._now.wanted
-
-    @property
-    def _replicas(self) -> Replicas | None:
-        """The replicas that the model is one of."""
-        if self._known[0] is not self.model:
-            self._known = (self.model, replicas_of(self.model))
-        if self._insists and self._known[1] is None and is_distributed():
-            raise InputError(
-                f"Expected a DistributedDataParallel model for perturbation='rank', but got "
-                f"{type(self.model).__name__}. Pass model=ddp, or leave perturbation out."
-            )
-        return self._known[1]
-
-    @contextmanager
-    def clean(self) -> Iterator[None]:
-        """Surround the clean pass, forward and backward, of a loop without closure that runs on several ranks.
-
-        Where the ranks climb each on their own, nothing is averaged in here. Without it, DDP averages the clean
-        gradients as any others, and the ranks climb together.
-
-        Yields:
-            Nothing.
-        """
-        if self.perturbation == "rank" and self._is_due:
-            self._now.apart = self._replicas
-        with nullcontext() if self._now.apart is None else self._now.apart.apart():
-            yield
-
-    @property
-    def _meets_late(self) -> bool:
-        """Whether ranks that climbed apart must be averaged here, not by DDP while it differentiates."""
-        needs = self.stable or self.descent.needs_clean or self.m is not None
-        return needs or any(rule.shares for rule in self._rules.values())
-
-    @torch.no_grad()
-    def _meet(self, replicas: Replicas) -> None:
-        """Average what ranks found each on their own."""
-        grads = {parameter: parameter.grad for parameter in self._moving() if parameter.grad is not None}
-        stores = [grads, *(rule.to_share() for rule in self._rules.values() if rule.shares)]
-        replicas.average([parameter for parameter in self.parameters() if parameter.requires_grad], stores)
-        for parameter, grad in grads.items():
-            parameter.grad = grad
-        self._now.apart = None
-        self._note_overflow(total_norm(_grads(self._moving())), "gradient norm")
 
     @property
     def _is_due(self) -> bool:
@@ -251,10 +209,8 @@ class SharpnessAware(Wrapper):
     def _perturbed(self, slope: Slope, scale: float) -> Iterator[None]:
         self._note_overflow(self._decisive_norm(), "gradient norm")
         self._now.climbed = self._now.error is None and self.climbs and bool(slope.params)
-        there = standing_at(slope.params, self._climb(slope)) if self._now.climbed else nullcontext()
-        with holding_statistics(self.model), replaying(self._now.before), there, self._second_context():
-            if self.descent.needs_clean and self._replicas is not None:
-                self._replicas.keep(slope.grads)
+        there = standing_at(slope.params, self._climb(slope), self.model) if self._now.climbed else nullcontext()
+        with holding_statistics(self.model), replaying(self._now.before), there, self._second_context(slope):
             self._clear()
             if not self.descent.needs_clean:
                 slope.release()
@@ -267,18 +223,7 @@ class SharpnessAware(Wrapper):
             self._descend(slope, scale)
         elif self._now.apart is None:  # let a scaler see it, so that it skips the step and lowers its scale
             slope.params[0].grad = torch.full_like(slope.params[0], torch.inf)
-        if self._now.apart is not None and self.m is None:
-            if self._meets_late:
-                self._meet(self._now.apart)
-            self._now.apart = None
-
-    @contextmanager
-    def _second_context(self) -> Iterator[None]:
-        """Surround the perturbed pass: a rank that found its clean gradient broken tells the others by this one."""
-        apart = self._now.apart
-        with nullcontext() if apart is None or not self._meets_late else apart.apart():
-            with nullcontext() if apart is None or self._now.error is None else spoiling(self.parameters()):
-                yield
+        self._meet_again()
 
     def _slope(self, scale: float = 1.0) -> Slope:
         """Gather the clean gradient and its norm, free of a scaler's scale."""
@@ -301,14 +246,6 @@ class SharpnessAware(Wrapper):
         if self._now.norm is None:
             self._now.norm = total_norm(_grads(self._moving()) if grads is None else grads)
         return self._now.norm
-
-    def _decisive_norm(self) -> float:
-        """Give ‖g‖ as decisions see it that must be alike on all ranks: their root mean square, if one is made."""
-        if self._now.agreed is None:
-            norm, replicas = self._norm(), self._replicas
-            agree = self.cadence.by_norm and replicas is not None
-            self._now.agreed = replicas.mean_square_root(norm) if agree and replicas is not None else norm
-        return self._now.agreed
 
     @torch.no_grad()
     def _climb(self, slope: Slope) -> list[Tensor]:
@@ -351,8 +288,7 @@ class SharpnessAware(Wrapper):
         """Turn the gradients of a step without climb into those to step on."""
         if self._now.error is None:
             self.descent.coast(slope)
-        if self._now.apart is not None and self.m is None:
-            self._meet(self._now.apart)
+        self._meet_again(late=True)
 
     def _note_overflow(self, norm: float, what: str) -> None:
         """Remember that something is not finite; the step itself, or a scaler, decides what to do about it."""
@@ -389,11 +325,7 @@ class SharpnessAware(Wrapper):
         self._now.passes = 1
         slope = self._slope(scale)
         self._note_overflow(self._decisive_norm(), "gradient norm")
-        # A rank whose gradient is its own so far must not leave here alone: the others wait for its second one.
-        if (self._now.apart is None or self.cadence.by_norm) and self._now.error is not None:
-            torch._foreach_mul_(slope.grads, torch.inf)
-            return loss
-        if not slope.params and self._now.apart is None:
+        if self._ends_early(slope):
             return loss
         if not self.climbs:
             self._coast(slope)

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from surefoot.errors import InputError
 from surefoot.optim._perturb import standing_at
 from surefoot.optim._rules import Ascent, Slope
+from surefoot.optim._sharded import spread_like
 from surefoot.optim._sharpness import Common, SharpnessAware
 from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
@@ -197,11 +198,12 @@ class BSAM(SharpnessAware):
         params = [parameter for parameter in self.parameters() if parameter.requires_grad]
         with torch.no_grad():
             places = [self._sample(parameter, generator) for parameter in params]
-        with standing_at(params, places):
+        with standing_at(params, places, self.model):
             yield
 
     def _sample(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
         noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype).to(parameter.device)
+        noise = spread_like(noise, parameter)
         return parameter + noise / (math.sqrt(self.n) * self.posterior.precision(parameter).sqrt())
 
     @contextmanager
