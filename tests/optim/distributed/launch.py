@@ -1,10 +1,11 @@
-"""Start a script on several processes, run its checks on all of them and collect what each rank says."""
+"""Start checks on several processes and collect what each rank says of them."""
 
+import importlib
 import json
 import os
 import subprocess
-import time
 import sys
+import tempfile
 import traceback
 from datetime import timedelta
 from pathlib import Path
@@ -12,21 +13,33 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-ROOT = Path(__file__).parents[3]
-PATIENCE = timedelta(seconds=20)  # a rank that waits longer for another one fails
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+PATIENCE = timedelta(seconds=30)  # a rank that waits longer for another one fails
 
 
-def torchrun(script, n, *args, timeout=120):
+def torchrun(n, script, *args, timeout=200):
     """Run a script under torchrun; a deadlock ends with the timeout."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}", str(script)]
     return subprocess.run([*command, *map(str, args)], env=env, capture_output=True, text=True, timeout=timeout)
 
 
-def outcome(script, n, folder):
-    """Give what every rank says of every check: "ok" or a traceback."""
-    done = torchrun(script, n, folder)
-    said = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("rank*.json"))]
+def find(names):
+    """The checks of some modules, by name; ``module:check`` is a single one."""
+    found = {}
+    for name in names:
+        module, _, single = name.partition(":")
+        checks = importlib.import_module(f"tests.optim.distributed.{module}").CHECKS
+        found |= {f"{module}:{check.__name__}": check for check in checks if single in ("", check.__name__)}
+    return found
+
+
+def said_by_all(n, names):
+    """Give, for every rank, what it says of every check: "ok" or a traceback."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = torchrun(n, HERE / "run.py", folder, *names)
+        said = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("rank*.json"))]
     assert len(said) == n, done.stderr[-3000:]
     return said
 
@@ -43,18 +56,16 @@ def run_checks(checks, folder):
     dist.init_process_group("gloo", timeout=PATIENCE)
     said = {}
     for name, check in checks.items():
-        t0 = time.time()
         try:
             torch.manual_seed(0)
             check()
             dist.barrier()
             said[name] = "ok"
-            if os.environ.get("T"): print(dist.get_rank(), name, round(time.time()-t0, 2), flush=True)
         except Exception:
             said[name] = traceback.format_exc()
             break
     Path(folder, f"rank{dist.get_rank()}.json").write_text(json.dumps(said))
-    os._exit(0 if len(said) == len(checks) and said[name] == "ok" else 1)
+    os._exit(list(said.values()) != ["ok"] * len(checks))  # without waiting for threads of broken groups
 
 
 def on_every_rank(value):
