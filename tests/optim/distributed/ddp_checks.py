@@ -120,12 +120,8 @@ def ranks_drift_if_they_restore_by_subtraction():
         with torch.no_grad():
             torch._foreach_sub_(list(ddp.parameters()), steps)
         base.step()
-    with pytest.raises(InputError, match="Expected a DistributedDataParallel model for perturbation='rank', but got Sequential"):
+    with pytest.raises(AssertionError, match="ranks differ by"):
         assert_alike(ddp)
-    except AssertionError as error:
-        assert "ranks differ by" in str(error)
-    else:
-        raise AssertionError("Expected drift.")
 
 
 def compare(make_ddp, make_one, n_steps=6, model=None, tolerance=1e-10):
@@ -297,7 +293,7 @@ def noise_of_bsam():
 def the_model_must_be_the_replicated_one():
     ddp = replicated(mlp(dtype=torch.float64))
     optimizer = SAM(sgd(ddp.parameters()), ddp.module, perturbation="rank")
-    try:
+    with pytest.raises(InputError, match="Expected a DistributedDataParallel model .*, but got Sequential"):
         optimizer.step(losses(ddp, *mine(joint(1)[0])))
 
 
