@@ -59,10 +59,10 @@ def counts(make, model=None, data=None):
 
 
 def no_message_in_the_clean_pass():
-    for make in (SAM, CSAM):
-        rank = counts(lambda ddp, make=make: make(sgd(ddp.parameters()), ddp))
+    for method in (SAM, CSAM):
+        rank = counts(lambda ddp, method=method: method(sgd(ddp.parameters()), ddp))
         assert rank == [[(0, 0), (0, 0), (1, 0)]] * 3, rank
-        both = counts(lambda ddp, make=make: make(sgd(ddp.parameters()), ddp, perturbation="synchronised"))
+        both = counts(lambda ddp, method=method: method(sgd(ddp.parameters()), ddp, perturbation="synchronised"))
         assert both == [[(0, 0), (1, 0), (2, 0)]] * 3, both
     late = counts(lambda ddp: SSAM(sgd(ddp.parameters()), ddp))  # our own message, after both passes
     assert late == [[(0, 0), (0, 0), (0, 1)]] * 3, late
@@ -293,7 +293,7 @@ def noise_of_bsam():
 def the_model_must_be_the_replicated_one():
     ddp = replicated(mlp(dtype=torch.float64))
     optimizer = SAM(sgd(ddp.parameters()), ddp.module, perturbation="rank")
-    with pytest.raises(InputError, match="Expected a DistributedDataParallel model .*, but got Sequential"):
+    with pytest.raises(InputError, match=r"Expected a DistributedDataParallel model .*, but got Sequential"):
         optimizer.step(losses(ddp, *mine(joint(1)[0])))
 
 
