@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +17,7 @@ import pytest
 
 from surefoot import __version__
 from tests.conftest import small_arrays
+from tests.report.browser import drawn_page
 
 COMMANDS = ["compare", "train", "report", "list"]
 
@@ -71,6 +76,13 @@ def test_compare_for_people(compared: tuple[dict, Path], small_npz: Path) -> Non
     for word in ("sgd", "csam:gamma=2", "accuracy", "ECE", "NLL", "±", "best calibrated", "report.html"):
         assert word in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_the_page_of_a_comparison_opens_in_a_browser(compared: tuple[dict, Path], tmp_path: Path) -> None:
+    document = drawn_page(compared[1] / "report.html", tmp_path / "profile")
+    assert "data-trouble" not in document.partition("<head")[0]
+    assert document.count('class="main-svg"') >= 6  # three reliability diagrams, three curves
+    assert "csam:gamma=2,rho=0.1" in document
 
 
 def test_report_is_rebuilt_from_folders(compared: tuple[dict, Path], tmp_path: Path) -> None:
@@ -171,7 +183,7 @@ def test_a_run_that_diverges_exits_with_1(small_npz: Path, tmp_path: Path) -> No
     words = ["--data", f"npz:{small_npz}", "--epochs", "50", "--lr", "1e9"]
     done = surefoot("train", "--out", str(tmp_path / "run"), *words)
     assert done.returncode == 1
-    assert re.search(r"^Error: Training stopped at step \d+ .*Lower the learning rate", done.stderr, re.MULTILINE)
+    assert re.search(r"^Error: Training stopped at step \d+, .*Lower the learning rate", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
 
 
@@ -207,3 +219,32 @@ def test_a_closed_pipe_is_no_error() -> None:
         assert process.stderr is not None
         process.stdout.close()  # the reader leaves
         assert "Traceback" not in process.stderr.read()
+
+
+def test_an_interrupt_says_how_to_go_on_and_leaves_no_process_behind(small_npz: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "surefoot", *reduced(small_npz, tmp_path), "--seeds", "3"]
+    command[command.index("--epochs") + 1] = "100000"
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as p:
+        wait_for(lambda: any(tmp_path.glob("*/checkpoint/step-*")))
+        os.killpg(p.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
+        _, errors = p.communicate(timeout=60)
+    assert p.returncode == 130
+    assert errors.strip().splitlines()[-1].startswith("Error: Interrupted. What was finished is kept")
+    wait_for(lambda: not group_is_alive(p.pid))
+
+
+def group_is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -176,7 +176,9 @@ def test_all_parameters_frozen_makes_no_step():
 def test_a_scalar_where_examples_are_needed_says_what_to_return():
     w = toy()
     optimizer = CSAM(torch.optim.SGD([w], lr=0.1))
-    with pytest.raises(InputError, match=r"one loss per example, but got a scalar. Return cross_entropy\(logits"):
+    with pytest.raises(
+        InputError, match=r'Expected one loss per example, but got a scalar. Return cross_entropy.*"none"'
+    ):
         optimizer.step(lambda: (w**2).mean())
     with pytest.raises(InputError, match="Expected the closure to return losses, but got float"):
         optimizer.step(lambda: 0.5)
@@ -217,3 +219,29 @@ def test_climbing_without_a_gradient_is_refused():
     optimizer = SAM(torch.optim.SGD([toy()], lr=0.1))
     with pytest.raises(InputError, match="Expected gradients to climb along, but got none"), optimizer.perturbed():
         pass
+
+
+def test_a_part_that_is_not_finite_is_refused_too():
+    model = mlp()
+    optimizer = make("sam:m=4", model)
+    x, y = batches(1, shape=(12,))[0]
+    before = weights(model)
+
+    def evaluate(part):
+        out = F.cross_entropy(model(x[part]), y[part], reduction="none")
+        return out + Poison.apply(out, torch.nan) if part.start == 4 else out
+
+    with pytest.raises(DivergedError, match="Expected a finite gradient norm"):
+        optimizer.step(Parts(evaluate, n=len(y)))
+    assert_same(weights(model), before)
+
+
+def test_the_radius_holds_for_a_gradient_that_was_clipped_before_the_climb():
+    w = toy((3.0, 4.0))
+    optimizer = SAM(torch.optim.SGD([w], lr=0.0), rho=0.5)
+    optimizer.zero_grad()
+    (0.5 * w**2).sum().backward()
+    assert optimizer.climbs
+    nn.utils.clip_grad_norm_([w], 0.1)
+    with optimizer.perturbed():
+        torch.testing.assert_close(w.detach(), torch.tensor([3.3, 4.4]))

@@ -18,6 +18,7 @@ import surefoot.experiment as experiment
 from surefoot.errors import DivergedError, InputError, OptionError, RunError
 from surefoot.experiment import run
 from surefoot.records import RunFolder
+from surefoot.registry import OPTIMIZERS
 from surefoot.schema import RunSpec
 from surefoot.studies.compare import make_spec
 
@@ -37,12 +38,35 @@ def content(path: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("method", ["sgd", "csam", "sam:base=adamw", "label_smoothing + sam"])
+@pytest.mark.parametrize(
+    "method", ["sgd", "csam", "sam:base=adamw,m=8", "label_smoothing + csam:ascent=asam,stable=true"]
+)
 def test_the_same_spec_gives_the_same_bits(method: str, small_npz: Path, tmp_path: Path) -> None:
     spec = spec_on(small_npz, method)
     run(spec, tmp_path / "a")
     run(spec, tmp_path / "b", checkpoint_every=0)
     assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", [part.name for part in OPTIMIZERS])
+def test_every_optimizer_trains_and_goes_on_from_a_checkpoint(name: str, small_npz: Path, tmp_path: Path) -> None:
+    """Half a run, then a new process's worth of fresh objects: the same bits as the run in one go."""
+    spec = spec_on(small_npz, name, epochs=4, model="mlp:width=8")
+    run(spec, tmp_path / "whole")
+
+    class Killed(Exception):
+        pass
+
+    def kill(step: int, n_steps: int, loss: float) -> None:
+        if step == 13:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(spec, tmp_path / "killed", checkpoint_every=0, on_progress=kill)
+    run(spec, tmp_path / "killed")
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+    losses = [record["loss"] for record in RunFolder(tmp_path / "whole").steps() if "loss" in record]
+    assert losses[-1] < losses[0]
 
 
 def test_another_seed_gives_other_bits(small_npz: Path, tmp_path: Path) -> None:
@@ -121,7 +145,7 @@ def test_records_say_run_seed_and_cost(small_npz: Path, tmp_path: Path) -> None:
 
 def test_a_run_that_diverges_says_where_and_keeps_its_last_good_checkpoint(small_npz: Path, tmp_path: Path) -> None:
     spec = spec_on(small_npz, "sgd", lr=1e8, model="mlp", epochs=50)
-    with pytest.raises(DivergedError, match=r"stopped at step \d+ .*Lower the learning rate.*last good checkpoint"):
+    with pytest.raises(DivergedError, match=r"stopped at step \d+, .*Lower the learning rate.*last good checkpoint"):
         run(spec, tmp_path, checkpoint_every=0)
     (kept,) = (tmp_path / "checkpoint").glob("step-*")
     assert all(tensor.isfinite().all() for tensor in load_file(kept / "model.safetensors").values())

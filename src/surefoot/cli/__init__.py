@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -16,6 +17,9 @@ from surefoot.errors import SurefootError
 
 # click's UsageError, wherever this version of typer keeps it
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+INTERRUPTED = 130
 
 
 def main() -> None:
@@ -33,17 +37,18 @@ def main() -> None:
             raise
         _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("Interrupted. What was finished is kept; run the same command again to go on.", 130)
+        code = INTERRUPTED
     except BrokenPipeError:
         os._exit(0)  # the reader, such as `head`, has seen enough
     except Exception as error:
         if debug:
             raise
         _fail(f"Something unexpected happened ({type(error).__name__}: {error}). Add --debug to see where.", 1)
-    else:
-        sys.exit(code if isinstance(code, int) else 0)
+    if code == INTERRUPTED:  # some versions of typer turn an interrupt into its exit code themselves
+        _fail("Interrupted. What was finished is kept; run the same command again to go on.", INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str, code: int) -> None:
+def _fail(message: str, code: int) -> NoReturn:
     print("Error: " + " ".join(message.split()), file=sys.stderr)
     sys.exit(code)

@@ -40,23 +40,23 @@ class StepFacts:
     skipped: bool = False
     low_rank: int = 0
     damps: bool = field(default=False, repr=False)
-    clean_log_py: tuple[Tensor, ...] = field(default=(), repr=False)
-    perturbed_log_py: tuple[Tensor, ...] = field(default=(), repr=False)
+    clean: tuple[Tensor, ...] = field(default=(), repr=False)  # −log p_y of the examples
+    perturbed: tuple[Tensor, ...] = field(default=(), repr=False)
 
     @cached_property
     def p_y(self) -> float | None:
         """Mean probability of the true class at the weights before the step."""
-        return _mean(self.clean_log_py, Tensor.exp)
+        return _mean(self.clean, _probability)
 
     @cached_property
     def perturbed_p_y(self) -> float | None:
         """Mean probability p̃_y of the true class at the perturbed weights."""
-        return _mean(self.perturbed_log_py, Tensor.exp)
+        return _mean(self.perturbed, _probability)
 
     @cached_property
     def damped(self) -> float | None:
         """Share of examples with p̃_y > 1/2, which CSAM's outer loss damps."""
-        return _mean(self.perturbed_log_py, lambda log_py: (log_py > LOG_HALF).float()) if self.damps else None
+        return _mean(self.perturbed, lambda nll: (-nll > LOG_HALF).float()) if self.damps else None
 
     @cached_property
     def lam(self) -> float | None:
@@ -81,8 +81,11 @@ class StepFacts:
     @property
     def _geometric(self) -> tuple[float | None, float | None]:
         """Geometric means of p_y and p̃_y."""
-        means = _mean(self.clean_log_py), _mean(self.perturbed_log_py)
-        return means[0] and math.exp(means[0]), means[1] and math.exp(means[1])
+        clean, perturbed = _mean(self.clean), _mean(self.perturbed)
+        return (
+            None if clean is None else math.exp(-clean),
+            None if perturbed is None else math.exp(-perturbed),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Read every fact and give them by name."""
@@ -95,6 +98,10 @@ def _mean(pieces: tuple[Tensor, ...], of: Any = None) -> float | None:
         return None
     values = torch.cat([piece.flatten() for piece in pieces])
     return float((of(values) if of else values).float().mean())
+
+
+def _probability(nll: Tensor) -> Tensor:
+    return (-nll).exp()
 
 
 def _ratio(numerator: float, denominator: float) -> float:

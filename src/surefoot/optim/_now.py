@@ -9,7 +9,9 @@ from torch import Tensor
 from surefoot.errors import DivergedError
 from surefoot.optim._distributed import Replicas
 from surefoot.optim._facts import StepFacts
+from surefoot.optim._low_rank import Layer
 from surefoot.optim._perturb import RngState
+from surefoot.schema import LossTerms
 
 
 @dataclass
@@ -29,7 +31,8 @@ class Now:
     perturbed_loss: float | None = None
     passes: float = 0
     low_rank: int = 0
-    log_py: tuple[list[Tensor], list[Tensor]] = field(default_factory=lambda: ([], []))
+    layers: list[Layer] = field(default_factory=list)  # that climb without moving
+    seen: tuple[list[LossTerms], list[LossTerms]] = field(default_factory=lambda: ([], []))  # clean, perturbed
     error: DivergedError | None = None
 
     def facts(self, damps: bool) -> StepFacts:
@@ -51,9 +54,14 @@ class Now:
             climbed=self.climbed,
             low_rank=self.low_rank,
             damps=damps,
-            clean_log_py=tuple(self.log_py[0]),
-            perturbed_log_py=tuple(self.log_py[1]),
+            clean=_detached(self.seen[0]),
+            perturbed=_detached(self.seen[1]),
         )
+
+
+def _detached(seen: list[LossTerms]) -> tuple[Tensor, ...]:
+    """Give −log p_y of each batch's examples, free of its graph."""
+    return tuple((t.per_example if t.log_py is None else -t.log_py).detach() for t in seen)
 
 
 def joined(parts: list[tuple[float, Now]]) -> Now:
@@ -73,7 +81,6 @@ def joined(parts: list[tuple[float, Now]]) -> Now:
 
     return Now(
         due=parts[0][1].due,
-        error=next((now.error for _, now in parts if now.error is not None), None),
         climbed=any(now.climbed for _, now in parts),
         norm=mean("norm"),
         perturbed_norm=mean("perturbed_norm"),
@@ -82,5 +89,6 @@ def joined(parts: list[tuple[float, Now]]) -> Now:
         perturbed_loss=mean("perturbed_loss"),
         passes=mean("passes") or 0.0,
         low_rank=min(now.low_rank for _, now in parts),
-        log_py=([p for _, now in parts for p in now.log_py[0]], [p for _, now in parts for p in now.log_py[1]]),
+        error=next((now.error for _, now in parts if now.error is not None), None),
+        seen=([t for _, now in parts for t in now.seen[0]], [t for _, now in parts for t in now.seen[1]]),
     )

@@ -89,7 +89,7 @@ def holding_statistics(model: nn.Module | None) -> Iterator[None]:
 
 def rng_state() -> RngState:
     """Give the state of the global generators, which dropout draws from."""
-    on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     return torch.get_rng_state(), on_gpu
 
 

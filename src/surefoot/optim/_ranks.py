@@ -116,7 +116,7 @@ class AcrossRanks(Wrapper):
                 return False
             for grad in slope.grads:  # a scaler looks at this rank's gradients alone
                 grad.fill_(torch.inf)
-        return self._now.error is not None or not slope.params
+        return self._now.error is not None or not (slope.params or self._now.layers)
 
     @property
     def _meets_late(self) -> bool:

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim._closure import Closure, Parts
-from surefoot.optim._distributed import Perturbation
-from surefoot.optim._norms import TINY, total_norm
+from surefoot.optim._composed import Common as Common
+from surefoot.optim._composed import Composed, grads_of
+from surefoot.optim._low_rank import Layer, acting, linear_layers
+from surefoot.optim._norms import TINY, sum_of_squares, total_norm
 from surefoot.optim._now import Now, joined
-from surefoot.optim._perturb import RngState, holding_statistics, replaying, rng_state, standing_at
-from surefoot.optim._ranks import AcrossRanks
-from surefoot.optim._rules import Ascent, Cadence, Descent, Outer, Pair, Rule, Slope, find_ascent
-from surefoot.optim._wrapper import Nonfinite, finite, finite_loss
-from surefoot.schema import LossTerms
+from surefoot.optim._perturb import holding_statistics, replaying, rng_state, standing_at
+from surefoot.optim._rules import Cadence, Pair, Scaled, Slope
+from surefoot.optim._wrapper import finite, finite_loss
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
 
 
-class Common(TypedDict, total=False):
-    """What every sharpness-aware optimizer takes, beside its own options."""
-
-    stable: bool
-    nonfinite: Nonfinite
-    perturbation: Perturbation | None
-
-
-class SharpnessAware(AcrossRanks):
+class SharpnessAware(Composed):
     """Two passes on the same batch: one to find the direction, one for the gradient that is used.
 
     Between the passes the weights climb as ``ascent`` says. BatchNorm statistics move in the clean pass only,
@@ -61,119 +54,6 @@ class SharpnessAware(AcrossRanks):
         InputError: If rho or m has no meaning, or the method cannot climb rank by rank.
     """
 
-    detail = False  # set to True for facts that cost a read of all weights
-
-    def __init__(
-        self,
-        base: Optimizer,
-        model: nn.Module | None = None,
-        *,
-        rho: float,
-        ascent: Ascent | str = "sam",
-        outer: Outer | None = None,
-        descent: Descent | None = None,
-        cadence: Cadence | None = None,
-        stable: bool = False,
-        m: int | None = None,
-        nonfinite: Nonfinite = "raise",
-        perturbation: Perturbation | None = None,
-    ) -> None:
-        if not rho >= 0:
-            raise InputError(f"Expected rho ≥ 0, but got {rho:g}. Try rho=0.05.")
-        if m is not None and m < 1:
-            raise InputError(f"Expected m ≥ 1 examples per part, but got {m}. Try m=16, or leave it out.")
-        rule = find_ascent(ascent)
-        if m is not None and rule.memory:
-            raise InputError(
-                f"Expected an ascent without memory where parts climb on their own, but got {type(rule).__name__}. "
-                "Leave m out."
-            )
-        super().__init__(base, nonfinite=nonfinite)
-        self.model = model
-        self.rho = rho
-        self.ascent = rule
-        self.outer = outer or Outer()
-        self.descent = descent or Descent()
-        self.cadence = cadence or Cadence()
-        self.stable = stable
-        self.m = m
-        self._settle(perturbation)
-        for group in self.param_groups:
-            group.setdefault("rho", rho)
-        self.needs_per_example = self.outer.needs_per_example
-        self._places: list[Tensor] = []  # the perturbed weights: the only extra copy
-        self._is_perturbed = False
-        self._now = Now()
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters; without a ``"rho"`` of their own they get the optimizer's."""
-        if hasattr(self, "rho"):
-            param_group.setdefault("rho", self.rho)
-        super().add_param_group(param_group)
-
-    @property
-    def _rules(self) -> dict[str, Rule]:
-        return {"ascent": self.ascent, "outer": self.outer, "descent": self.descent, "cadence": self.cadence}
-
-    def own_state(self) -> dict[str, Any]:
-        """Give the number of steps made and what each rule remembers."""
-        return {**super().own_state(), **{name: rule.state_dict() for name, rule in self._rules.items()}}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Remember what :meth:`own_state` gave."""
-        super().load_own_state(state)
-        for name, rule in self._rules.items():
-            rule.load_state_dict(state[name])
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copy and pickle without what belongs to a single step."""
-        return {**super().__getstate__(), "_places": [], "_now": Now(), "_known": (None, None), "_loss": None}
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients; in a loop without closure, a clean pass starts here.
-
-        The second pass will draw the random numbers that are drawn from here on, so call it right before the
-        first one.
-        """
-        super().zero_grad(set_to_none)
-        if not self._is_perturbed and not self._in_closure:
-            self._begin(rng_state())
-
-    def _begin(self, before: RngState | None = None) -> None:
-        """Start a new step and forget one that was begun but not made."""
-        self._now = Now(before=before)
-        for rule in self._rules.values():
-            rule.discard()
-
-    @property
-    def climbs(self) -> bool:
-        """Whether this step needs a perturbed pass. Ask after the clean pass; saves passes in explicit loops."""
-        if not self._is_due:
-            return False
-        if self._now.wanted is None:
-            norm = self._decisive_norm()
-            if self._now.apart is None or self.cadence.by_norm:  # else this rank must go on and tell the others
-                finite(norm, "gradient norm")
-            self._now.wanted = self.cadence.wanted(self.t, norm)
-        return self._now.wanted
-
-    @property
-    def _is_due(self) -> bool:
-        if self._now.due is None:
-            self._now.due = self.cadence.due(self.t)
-        return self._now.due
-
-    def reduce(self, terms: LossTerms) -> Tensor:
-        """Turn loss terms into the scalar that the current pass differentiates.
-
-        A step that is not due to climb minimises the outer loss at the weights where it is.
-        """
-        log_py = -terms.per_example if terms.log_py is None else terms.log_py
-        self._now.log_py[self._is_perturbed].append(log_py.detach())
-        if self._is_perturbed or not self._is_due:
-            terms = terms._replace(per_example=self.outer(terms))
-        return super().reduce(terms)
-
     @contextmanager
     def perturbed(self, scaler: GradScaler | None = None) -> Iterator[None]:
         """Stand at the perturbed weights: enter with the clean gradients in place, leave with those to step on.
@@ -199,6 +79,9 @@ class SharpnessAware(AcrossRanks):
             >>> w.data
             tensor([ 0.8995, -0.0498])
         """
+        # Gradients may have been clipped since they were looked at.
+        self._now.norm = self._now.agreed = self._now.error = None
+        self._now.layers = []
         slope = self._slope(scale_of(scaler))
         if not slope.params and self._now.apart is None:
             raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
@@ -208,9 +91,12 @@ class SharpnessAware(AcrossRanks):
     @contextmanager
     def _perturbed(self, slope: Slope, scale: float) -> Iterator[None]:
         self._note_overflow(self._decisive_norm(), "gradient norm")
-        self._now.climbed = self._now.error is None and self.climbs and bool(slope.params)
+        climbs = self.climbs if self._now.error is None else False
+        self._now.climbed = climbs and bool(slope.params or self._now.layers)
         there = standing_at(slope.params, self._climb(slope), self.model) if self._now.climbed else nullcontext()
-        with holding_statistics(self.model), replaying(self._now.before), there, self._second_context(slope):
+        layers = self._now.layers if self._now.climbed else []
+        passing = self._second_context(slope)
+        with holding_statistics(self.model), replaying(self._now.before), there, acting(layers, _perturbed), passing:
             self._clear()
             if not self.descent.needs_clean:
                 slope.release()
@@ -228,7 +114,7 @@ class SharpnessAware(AcrossRanks):
     def _slope(self, scale: float = 1.0) -> Slope:
         """Gather the clean gradient and its norm, free of a scaler's scale."""
         moving = self._moving()
-        grads = _grads(moving)
+        grads = grads_of(moving)
         if scale != 1:
             torch._foreach_mul_(grads, 1 / scale)
             self._now.norm = self._now.agreed = None
@@ -241,12 +127,6 @@ class SharpnessAware(AcrossRanks):
         """Give the radius of a parameter group at this step."""
         return float(group["rho"])
 
-    def _norm(self, grads: list[Tensor] | None = None) -> float:
-        """Give ‖g‖ of the clean gradients in place; computed once per step."""
-        if self._now.norm is None:
-            self._now.norm = total_norm(_grads(self._moving()) if grads is None else grads)
-        return self._now.norm
-
     @torch.no_grad()
     def _climb(self, slope: Slope) -> list[Tensor]:
         """Fill the buffers with the perturbed weights."""
@@ -256,32 +136,41 @@ class SharpnessAware(AcrossRanks):
         )
         if not fits:
             self._places = [torch.empty_like(parameter) for parameter in slope.params]
-        self._now.eps_norm = self.ascent.climb(slope, self._places)
-        if self.detail and self._now.eps_norm is None:
+        self._now.eps_norm = self.ascent.climb(slope, self._places) if slope.params else None
+        for layer in self._now.layers:
+            (layer.scale,) = self.ascent.scales(self._slope_of(layer.module.weight, slope)) or [0.0]
+        if self._now.layers:
+            same = len({group["rho"] for group in self.param_groups}) == 1
+            self._now.eps_norm = self._now.layers[0].scale * slope.norm if same else None
+        elif self.detail and self._now.eps_norm is None:
             self._now.eps_norm = total_norm(torch._foreach_sub(self._places, slope.params))
         return self._places
+
+    def _slope_of(self, weight: Tensor, slope: Slope) -> Slope:
+        (rho,) = (self.radius(group) for group in self.param_groups for p in group["params"] if p is weight)
+        return replace(slope, params=[weight], grads=[], rhos=[rho], indices=[])
 
     @torch.no_grad()
     def _descend(self, slope: Slope, scale: float) -> None:
         """Turn the perturbed gradients into those to step on, brought to the clean norm first if asked for."""
         moving = self._moving()
-        self._now.perturbed_norm = norm = total_norm(_grads(moving)) / scale
+        self._now.perturbed_norm = norm = total_norm(grads_of(moving)) / scale
         self._note_overflow(norm, "gradient norm at the perturbed weights")
         if self._now.error is not None or not self._now.climbed:
             return
         if self.stable:
-            torch._foreach_mul_(_grads(moving), slope.norm / (norm + TINY))
+            torch._foreach_mul_(grads_of(moving), slope.norm / (norm + TINY))
         if self.descent.needs_clean:
             # A parameter with a gradient in one pass only: without a perturbed one it does not move, without a
             # clean one it steps on the perturbed one.
             both = [i for i, parameter in enumerate(slope.params) if parameter.grad is not None]
             params, clean = [slope.params[i] for i in both], [slope.grads[i] for i in both]
-            grads = _grads(params)
+            grads = grads_of(params)
             if scale != 1:
                 torch._foreach_mul_(grads, 1 / scale)
             self.descent.combine(Pair(clean, grads, params, [slope.indices[i] for i in both], slope.norm))
             if scale != 1:
-                torch._foreach_mul_(_grads(params), scale)
+                torch._foreach_mul_(grads_of(params), scale)
 
     @torch.no_grad()
     def _coast(self, slope: Slope) -> None:
@@ -319,8 +208,10 @@ class SharpnessAware(AcrossRanks):
         """Run both passes, or one where no climb is wanted; leave the gradients to step on, give the clean loss."""
         scale = scale_of(scaler)
         self._now.before = rng_state()
-        with self.clean():
+        self._now.layers = layers = self._layers() if scaler is None else []
+        with self.clean(), acting(layers, _listening):
             loss = self._differentiate(closure, scaler)
+        self._gather(layers)
         self._now.loss = finite_loss(loss, "loss", scaler)
         self._now.passes = 1
         slope = self._slope(scale)
@@ -330,12 +221,38 @@ class SharpnessAware(AcrossRanks):
         if not self.climbs:
             self._coast(slope)
             if scale != 1:
-                torch._foreach_mul_(_grads(self._moving()), scale)
+                torch._foreach_mul_(grads_of(self._moving()), scale)
             return loss
         with self._perturbed(slope, scale):
             second = self._second_pass(closure, scaler)
         self._now.perturbed_loss = finite_loss(second, "loss at the perturbed weights", scaler)
         return loss
+
+    def _layers(self) -> list[Layer]:
+        """Give the layers that listen in the clean pass: those that need not be moved, in a step that climbs."""
+        is_scaled = isinstance(self.ascent, Scaled) and not self.descent.needs_clean
+        if not (is_scaled and self.low_rank and self._is_due and type(self.cadence).wanted is Cadence.wanted):
+            return []
+        if self._linears is None:
+            self._linears = linear_layers(self.model, self.parameters())
+        return [Layer(module) for module in self._linears if module.weight.requires_grad]
+
+    @torch.no_grad()
+    def _gather(self, layers: list[Layer]) -> None:
+        """Take the norm of the clean gradient, of which listening layers hold their part as two factors."""
+        squares = [(layer, layer.gather()) for layer in layers]
+        self._now.layers = [layer for layer, square in squares if square is not None]
+        self._now.low_rank = len(self._now.layers)
+        if self._now.layers:
+            low_rank = sum(square for _, square in squares if square is not None)
+            rest = grads_of(self._moving())
+            square = low_rank + (sum_of_squares(rest) if rest else 0.0)
+            self._now.norm = 0.0 if square < 0 else math.sqrt(square)  # rounding may bring a zero below zero
+
+    def _has_gradients(self) -> bool:
+        listening = [] if self._is_perturbed else self._now.layers
+        heard = any(call.delta is not None for layer in listening for call in layer.calls)
+        return heard or super()._has_gradients()
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         self._now.passes += 1
@@ -359,7 +276,7 @@ class SharpnessAware(AcrossRanks):
                 self._now = Now()
                 losses.append(share * self._evaluate(partial(closure, part), scaler))
                 parts.append((share, self._now))
-                for parameter, grad in zip(moving := self._moving(), _grads(moving), strict=True):
+                for parameter, grad in zip(moving := self._moving(), grads_of(moving), strict=True):
                     added = sums[parameter].add_(grad, alpha=share) if parameter in sums else grad.mul_(share)
                     sums[parameter], parameter.grad = added, None
         for parameter, total in sums.items():
@@ -370,8 +287,12 @@ class SharpnessAware(AcrossRanks):
         return torch.stack(losses).sum()
 
 
-def _grads(params: list[Tensor]) -> list[Tensor]:
-    return [parameter.grad for parameter in params if parameter.grad is not None]
+def _listening(layer: Layer) -> Callable[[Tensor], Tensor]:
+    return layer.listen
+
+
+def _perturbed(layer: Layer) -> Callable[[Tensor], Tensor]:
+    return layer.perturbed
 
 
 def scale_of(scaler: GradScaler | None) -> float:

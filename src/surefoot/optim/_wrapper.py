@@ -195,13 +195,17 @@ class Wrapper(Optimizer):
                     result = self.reduce(terms)
                 elif self.needs_per_example and not self._reduced:
                     raise InputError(f"Expected one loss per example, but got a scalar. {WHAT_TO_RETURN}")
-                if terms is not None or all(parameter.grad is None for parameter in self.parameters()):
+                if terms is not None or not self._has_gradients():
                     result = telling(result) if terms is None else result
                     (result if scaler is None else scaler.scale(result)).backward()
         finally:
             self._in_closure = False
         loss: Tensor = result.detach()
         return loss
+
+    def _has_gradients(self) -> bool:
+        """Say whether a closure has called ``backward()`` itself."""
+        return any(parameter.grad is not None for parameter in self.parameters())
 
     def _clear(self) -> None:
         """Clear the gradients, without the bookkeeping of ``zero_grad``."""

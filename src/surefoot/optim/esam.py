@@ -117,7 +117,7 @@ class ESAM(SharpnessAware):
         if not self._is_perturbed:
             self._clean.append(terms.per_example.detach())
         elif not self._chosen:  # the n-th batch of this pass is the n-th batch of the clean one
-            grown = terms.per_example.detach() - self._clean[len(self._now.log_py[1])]
+            grown = terms.per_example.detach() - self._clean[len(self._now.seen[1])]
             terms = _only(terms, self.keep(grown))
         return super().reduce(terms)
 

@@ -50,8 +50,12 @@ def read_bins(runs: Iterable[RunFolder]) -> dict[str | None, Bins]:
                 one = Bins(tuple(bins["count"]), tuple(bins["confidence"]), tuple(bins["accuracy"]), 1)
                 if one.total:
                     found.setdefault(record["calibrator"], []).append(one)
-    order = sorted(found, key=lambda name: (name is not None, name != "temperature", name or ""))
-    return {name: pool(found[name]) for name in order}
+    return {name: pool(found[name]) for name in in_order(found)}
+
+
+def in_order(calibrators: Iterable[str | None]) -> list[str | None]:
+    """Sort calibrators for people: none, then temperature, then the others by name."""
+    return sorted(calibrators, key=lambda name: (name is not None, name != "temperature", name or ""))
 
 
 def pool(parts: Sequence[Bins]) -> Bins:
@@ -67,10 +71,10 @@ def pool(parts: Sequence[Bins]) -> Bins:
         The pooled bins.
 
     Example:
-        >>> one = Bins((0, 1), (None, 0.9), (None, 1.0), 1)
-        >>> two = Bins((0, 3), (None, 0.7), (None, 0.0), 1)
-        >>> pool([one, two])  # (0.9 + 3 · 0.7) / 4 and 1 / 4
-        Bins(count=(0, 4), confidence=(None, 0.75), accuracy=(None, 0.25), n_runs=2)
+        >>> one = Bins((0, 1), (None, 0.75), (None, 1.0), 1)
+        >>> two = Bins((0, 3), (None, 0.25), (None, 0.0), 1)
+        >>> pool([one, two])  # (0.75 + 3 · 0.25) / 4 and 1 / 4
+        Bins(count=(0, 4), confidence=(None, 0.375), accuracy=(None, 0.25), n_runs=2)
     """
     alike = [part for part in parts if len(part.count) == len(parts[0].count)]
     counts = [sum(column) for column in zip(*(part.count for part in alike), strict=True)]

@@ -124,8 +124,8 @@ def _training(run: RunFolder) -> str:
 
 def _cost(summary: Summary) -> str:
     n_runs = sum(len(row.runs) for row in summary.rows)
-    passes = sum(row.passes * len(row.runs) for row in summary.rows)
-    seconds = sum(row.seconds * len(row.runs) for row in summary.rows)
+    passes = sum(row.passes.mean * len(row.runs) for row in summary.rows)
+    seconds = sum(row.seconds.mean * len(row.runs) for row in summary.rows)
     runs = "1 run" if n_runs == 1 else f"{n_runs} runs"
     return f"{runs} · {show_count(passes)} gradient passes · {show_seconds(seconds)} of training in all"
 

@@ -144,7 +144,7 @@ def curve_figure(quantity: Quantity, methods: Sequence[tuple[str, Mark, Mapping[
             lines.append({**_line(curve, mark, quantity, f"{html.escape(label)}, {split}"), "meta": meta})
     if not shown:
         return None
-    y_format = {"tickformat": ".0%"} if quantity.percent else {}
+    y_format: Figure = {"tickformat": ".0%"} if quantity.percent else {}
     if quantity.log:
         y_format = {"type": "log", **_log_ticks(shown)}
     elif (limits := _limits(shown, quantity)) is not None:

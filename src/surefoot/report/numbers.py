@@ -111,7 +111,7 @@ def show_seconds(seconds: float) -> str:
 
     Example:
         >>> show_seconds(12.33), show_seconds(204.0), show_seconds(7000)
-        ('12.3 s', '3 min 24 s', '1 h 57 min')
+        ('12.3 s', '3 min 24 s', '1 h 56 min')
     """
     if seconds < 60:
         return f"{seconds:.1f} s"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
-from surefoot.report.bins import Bins, read_bins
+from surefoot.records import write_bytes
+from surefoot.report.bins import Bins, in_order, read_bins
 from surefoot.report.curves import Curve, read_curves
 from surefoot.report.facts import facts, options, places
 from surefoot.report.figures import QUANTITIES, Figure, Quantity, curve_figure, reliability_figure
@@ -50,34 +50,32 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         ``path``.
     """
     path = Path(path)
-    methods = [
-        Method(row, mark_of(index), read_bins(row.runs), read_curves(row.runs))
-        for index, row in enumerate(summary.rows)
-    ]
-    text = (
-        _environment()
-        .get_template("template.html")
-        .render(
-            title=title or _title(summary),
-            command=command,
-            verdict=summary.verdict(),
-            facts=facts(summary),
-            columns=[column for column in COLUMNS if any(column.key in row.values for row in summary.rows)],
-            methods=methods,
-            options=[options(row) for row in summary.rows],
-            places=[places(row, path) for row in summary.rows],
-            cards=_cards(methods),
-            views=_views(methods),
-            curves=_curves(methods),
-            figures=_finite(_figures(methods)),
-            css=Markup(_text("page.css")),
-            script=Markup(_text("page.js")),
-            plotly=Markup(_plotly()),
-        )
+    methods = [_method(index, row) for index, row in enumerate(summary.rows)]
+    template = _environment().get_template("template.html")
+    text = template.render(
+        title=title or _title(summary),
+        command=command,
+        verdict=summary.verdict(),
+        facts=facts(summary),
+        columns=[column for column in COLUMNS if any(column.key in row.values for row in summary.rows)],
+        methods=methods,
+        options=[options(row) for row in summary.rows],
+        places=[places(row, path) for row in summary.rows],
+        cards=_cards(methods),
+        views=_views(methods),
+        curves=_curves(methods),
+        figures=_finite(_figures(methods)),
+        css=_text("page.css"),
+        script=_text("page.js"),
+        plotly=_plotly(),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode())
     return path
+
+
+def _method(index: int, row: Row) -> Method:
+    return Method(row, mark_of(index), read_bins(row.runs), read_curves(row.runs))
 
 
 def _environment() -> Environment:
@@ -102,13 +100,9 @@ def _title(summary: Summary) -> str:
 
 def _views(methods: list[Method]) -> list[tuple[str, str]]:
     """List the calibrators behind which somebody has bins: key for the script, and words for people."""
-    found = dict.fromkeys(name for method in methods for name in method.bins)
-    order = sorted(found, key=lambda name: (name is not None, name != "temperature"))
-    return [(name or "", f"after {name} scaling" if name == "temperature" else _after(name)) for name in order]
-
-
-def _after(calibrator: str | None) -> str:
-    return f"after {calibrator}" if calibrator else "as trained"
+    words = {None: "as trained", "temperature": "after temperature scaling"}
+    found = in_order({name for method in methods for name in method.bins})
+    return [(name or "", words.get(name, f"after {name}")) for name in found]
 
 
 def _cards(methods: list[Method]) -> list[dict[str, Any]]:

@@ -31,8 +31,12 @@ def summary_table(summary: Summary, *, width: int = 80) -> Table:
     table.add_column("passes", justify="right", no_wrap=True)
     table.add_column("sec", justify="right", no_wrap=True)
     for row in summary.rows:
-        cells = [_cell(row, column, roomy=width >= _ROOMY) for column in columns]
-        table.add_row(_name(row), *cells, show_count(row.passes), f" {row.seconds:.1f}")
+        roomy = width >= _ROOMY
+        seconds = f" {row.seconds.mean:.1f}" + (
+            f" ± {row.seconds.sd:.1f}" if roomy and row.seconds.sd is not None else ""
+        )
+        cells = [_cell(row, column, roomy=roomy) for column in columns]
+        table.add_row(_name(row), *cells, show_count(row.passes.mean), seconds)
     return table
 
 

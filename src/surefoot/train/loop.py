@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Loss
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim import Parts, Wrapper
 from surefoot.records import RunFolder
 from surefoot.schema import LossTerms, Moment, Splits
 from surefoot.seeding import generator
@@ -145,7 +145,7 @@ class _Session:
     def save(self) -> None:
         """Write the records so far, then a checkpoint that knows how many there are."""
         if any(not parameter.isfinite().all() for parameter in self.trainee.model.parameters()):
-            return  # keep the last good one; the next step will say what is wrong
+            raise self._diverged("Expected finite weights, but got NaN or infinity. Lower the learning rate.")
         now = time.monotonic()
         self.folder.add_seconds(self.step, now - self.clock)
         self.clock = now
@@ -172,41 +172,39 @@ class _Session:
         rates = [group["lr"] for group in self.trainee.optimizer.param_groups]
         try:
             loss = self._learn(rows)
+            self.step = step + 1
+            facts = self.trainee.optimizer.facts
+            self.passes += facts.passes if facts else 1
+            self._record(epoch, split="train", loss=loss, lr=rates[0])
+            self._track()
         except DivergedError as error:
-            self.folder.append_steps(self.pending, sync=True)
-            raise DivergedError(
-                f"Training stopped at step {step + 1} (epoch {epoch + 1}, lr {rates[0]:.3g}): {error} "
-                f"{self._last_good()}"
-            ) from error
-        self.step = step + 1
-        facts = self.trainee.optimizer.facts
-        self.passes += facts.passes if facts else 1
-        record = {
-            "step": self.step,
-            "epoch": epoch,
-            "split": "train",
-            "loss": loss,
-            "lr": rates[0],
-            "passes": self.passes,
-        }
-        self.pending.append({**self.stamp, **record})
-        self._track()
+            raise self._diverged(str(error), step + 1, rates[0]) from error
         return loss
+
+    def _diverged(self, reason: str, step: int | None = None, lr: float | None = None) -> DivergedError:
+        """Keep the records so far, and say what happened when and what is left."""
+        self.folder.append_steps(self.pending, sync=True)
+        self.pending.clear()
+        step = self.step if step is None else step
+        when = f"step {step}, epoch {(step - 1) // self.length.steps_per_epoch + 1}"
+        kept = sorted(self.folder.checkpoints.glob("step-*"))
+        left = f"The last good checkpoint is {kept[-1]}." if kept else "There is no earlier checkpoint."
+        return DivergedError(f"Training stopped at {when}{'' if lr is None else f', lr {lr:.3g}'}: {reason} {left}")
 
     def _learn(self, rows: Tensor) -> float:
         inputs = self.splits.train.inputs[rows].to(self.device)
         labels = self.splits.train.labels[rows].to(self.device)
         clean: list[Tensor] = []
 
-        def closure() -> LossTerms:
-            logits = self.trainee.model(inputs)
-            if not clean:
-                clean.append(logits.detach())
-            terms: LossTerms = self.trainee.loss(logits, labels)
+        def losses(part: slice | Tensor) -> LossTerms:
+            logits = self.trainee.model(inputs[part])
+            if isinstance(part, slice) and (part.start or 0) == sum(map(len, clean)):
+                clean.append(logits.detach())  # the first look at these examples is at the weights before the step
+            terms: LossTerms = self.trainee.loss(logits, labels[part])
             return terms
 
-        loss = self.trainee.optimizer.step(closure)
-        self.trainee.loss.observe(clean[0], labels)
+        loss = self.trainee.optimizer.step(Parts(losses, n=len(labels)))
+        self.trainee.loss.observe(torch.cat(clean), labels)
         self.trainee.schedule.step()
         return float("nan") if loss is None else loss.item()
 
@@ -218,9 +216,8 @@ class _Session:
         for tracker in due:
             with undisturbed(self.trainee.model):
                 values = tracker.measure(moment)
-            place = {"step": self.step, "epoch": moment.epoch, "tracker": tracker.name, "passes": self.passes}
-            self.pending.append({**self.stamp, **place, **values})
+            self._record(moment.epoch, tracker=tracker.name, **values)
 
-    def _last_good(self) -> str:
-        kept = sorted(self.folder.checkpoints.glob("step-*"))
-        return f"The last good checkpoint is {kept[-1]}." if kept else "There is no earlier checkpoint."
+    def _record(self, epoch: int, **values: Any) -> None:
+        place = {"step": self.step, "epoch": epoch, "passes": self.passes}
+        self.pending.append({**self.stamp, **place, **values})

@@ -1,0 +1,210 @@
+"""Climb with linear layers without moving their weights: exact, and cheap for few rows.
+
+The gradient of a linear layer is δᵀa, with a its inputs and δ the gradients of its outputs, one row per example.
+Where rows are few, SAM needs that matrix neither for its norm, ‖δᵀa‖² = Σ (aaᵀ)∘(δδᵀ), nor for the perturbed
+outputs, x(W + s·δᵀa)ᵀ = xWᵀ + s·(xaᵀ)δ. So the clean pass computes no weight gradients, no weight is copied, and a
+first layer, which sees the same inputs again, reuses its product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from surefoot.errors import InputError
+from surefoot.optim._norms import SMALL
+
+
+@dataclass
+class Call:
+    """One use of a layer in the clean pass; ``delta`` arrives with its backward pass."""
+
+    inputs: Tensor
+    outputs: Tensor
+    bias: Tensor | None
+    delta: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Take down how often both have been written to."""
+        self.versions = self.inputs._version, self.outputs._version
+
+    def check(self) -> None:
+        """Refuse inputs that were written to after the clean pass, which a product of later inputs needs."""
+        if self.inputs._version != self.versions[0]:
+            raise InputError(
+                "Expected the inputs of linear layers to stay as they are during a step, but they were written to. "
+                "Set optimizer.low_rank = False."
+            )
+
+    def saw(self, inputs: Tensor) -> bool:
+        """Say whether this call had the very same inputs, and its outputs were not written to since."""
+        return (
+            not inputs.requires_grad
+            and inputs.data_ptr() == self.inputs.data_ptr()
+            and inputs.shape == self.inputs.shape
+            and inputs.stride() == self.inputs.stride()
+            and self.outputs._version == self.versions[1]
+        )
+
+
+@dataclass
+class Layer:
+    """A linear layer, and what one step knows of it."""
+
+    module: nn.Linear
+    calls: list[Call] = field(default_factory=list)
+    a: Tensor | None = None
+    delta: Tensor | None = None
+    gram: Tensor | None = None
+    scale: float = 0.0
+
+    def listen(self, x: Tensor) -> Tensor:
+        """Be the layer in the clean pass, remembering inputs and the gradients of outputs."""
+        weight, bias = self.module.weight, self.module.bias
+        fan_out, fan_in = weight.shape
+        pays = x.numel() // fan_in * (fan_in + fan_out) < fan_in * fan_out
+        converts = torch.is_autocast_enabled(x.device.type) or x.dtype != weight.dtype
+        if x.ndim < 2 or not pays or converts or not torch.is_grad_enabled():
+            return F.linear(x, weight, bias)
+        apply: Any = _Listening.apply
+        out: Tensor = apply(x, weight, bias, self.calls)
+        return out
+
+    def gather(self) -> float | None:
+        """Put the calls together after the clean pass.
+
+        Returns:
+            The squared norm of the gradient; None if this layer's gradient is to be handled as any other.
+        """
+        heard = [call for call in self.calls if call.delta is not None]
+        if not heard:
+            return None
+        self.calls = heard
+        self.a = torch.cat([call.inputs.flatten(0, -2) for call in heard]) if len(heard) > 1 else _rows(heard[0].inputs)
+        deltas = [_rows(call.delta) for call in heard if call.delta is not None]
+        self.delta = torch.cat(deltas) if len(deltas) > 1 else deltas[0]
+        if self.module.weight.grad is not None:  # it was used in some other way as well
+            self.module.weight.grad.addmm_(self.delta.mT, self.a)
+            return None
+        self.gram = self.a @ self.a.mT
+        return torch.dot(self.gram.view(-1), (self.delta @ self.delta.mT).view(-1)).item()
+
+    def perturbed(self, x: Tensor) -> Tensor:
+        """Be the layer with its weights moved by s·δᵀa."""
+        if self.a is None or self.delta is None or self.gram is None:
+            return F.linear(x, self.module.weight, self.module.bias)
+        for call in self.calls:
+            call.check()
+        if len(self.calls) == 1 and self.calls[0].saw(x):
+            apply: Any = _Reusing.apply
+            out: Tensor = apply(x, self.module.weight, self.module.bias, self)
+            return out
+        moved = (x @ self.a.mT) @ self.delta
+        return F.linear(x, self.module.weight, self.module.bias).add(moved, alpha=self.scale)
+
+
+class _Listening(torch.autograd.Function):
+    """x Wᵀ + b, without a gradient for W."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, calls: list[Call]) -> Tensor:
+        out = F.linear(x, weight, bias)
+        ctx.save_for_backward(weight)
+        kept = None if bias is None else bias.detach().clone()
+        ctx.call = Call(x.detach(), out.detach(), kept)
+        calls.append(ctx.call)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (weight,) = ctx.saved_tensors
+        ctx.call.delta = grad if ctx.call.delta is None else ctx.call.delta + grad
+        to_x = grad @ weight if ctx.needs_input_grad[0] else None
+        to_bias = _rows(grad).sum(0) if ctx.needs_input_grad[2] else None
+        return to_x, None, to_bias, None
+
+
+class _Reusing(torch.autograd.Function):
+    """The perturbed product of inputs that the clean pass has multiplied already."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
+        call = layer.calls[0]
+        ctx.save_for_backward(x)
+        out = torch.addmm(_rows(call.outputs), layer.gram, layer.delta, alpha=layer.scale)  # type: ignore[arg-type]
+        if bias is not None and call.bias is not None:
+            out += bias - call.bias
+        return out.view(call.outputs.shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        rows = _rows(grad)
+        return None, rows.mT @ _rows(x), rows.sum(0) if ctx.needs_input_grad[2] else None, None
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    return tensor.flatten(0, -2) if tensor.ndim > 2 else tensor
+
+
+def linear_layers(model: nn.Module | None, params: Iterable[Tensor]) -> list[nn.Linear]:
+    """Find the layers whose weights may be perturbed without being moved.
+
+    Plain ``nn.Linear`` with a weight that is large enough to matter, that no other module shares and nobody listens
+    to, in a model that is neither compiled nor distributed.
+
+    Args:
+        model: The network.
+        params: What is optimized.
+
+    Returns:
+        The layers.
+    """
+    if model is None or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return []
+    modules = list(model.modules())
+    if any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in modules):
+        return []
+    optimized = {id(parameter) for parameter in params}
+    uses: dict[int, int] = {}
+    for module in modules:
+        for parameter in module._parameters.values():
+            uses[id(parameter)] = uses.get(id(parameter), 0) + 1
+    return [m for m in modules if type(m) is nn.Linear and _is_plain(m, optimized, uses)]
+
+
+def _is_plain(module: nn.Linear, optimized: set[int], uses: dict[int, int]) -> bool:
+    weight = module.weight
+    listened = weight._backward_hooks or getattr(weight, "_post_accumulate_grad_hooks", None)
+    return (
+        id(weight) in optimized
+        and uses[id(weight)] == 1
+        and weight.numel() >= SMALL
+        and type(weight) is nn.Parameter
+        and weight.dtype in (torch.float32, torch.float64)
+        and "forward" not in module.__dict__
+        and not listened
+    )
+
+
+@contextmanager
+def acting(layers: Sequence[Layer], how: Callable[[Layer], Callable[[Tensor], Tensor]]) -> Iterator[None]:
+    """Let layers compute in another way for a while.
+
+    Args:
+        layers: The layers.
+        how: Gives the function that takes the place of a layer's own ``forward``.
+    """
+    for layer in layers:
+        layer.module.forward = how(layer)  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.module.forward

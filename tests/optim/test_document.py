@@ -1,0 +1,47 @@
+"""docs/optimizers.md: its loops are executed, its table is the registry's."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from surefoot.optim._rules import ASCENTS
+from surefoot.registry import OPTIMIZERS
+from surefoot.schema import show_option
+from tests.optim.problems import assert_same, weights
+
+TEXT = (Path(__file__).parents[2] / "docs" / "optimizers.md").read_text()
+LOOPS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+ROWS = {row[0].strip(" `"): row for row in re.findall(r"^\| (`\w+`) \|(.*)\|$", TEXT, re.MULTILINE)}
+
+
+def test_the_three_loops_give_the_same_weights():
+    assert len(LOOPS) == 3
+    results = []
+    for loop in LOOPS:
+        found = {}
+        exec(loop, found)
+        assert found["optimizer"].param_groups[0]["lr"] == pytest.approx(0.0)
+        assert isinstance(found["loss"], torch.Tensor)
+        results.append(weights(found["model"]))
+    assert_same(results[0], results[1])
+    assert_same(results[0], results[2])
+
+
+def test_every_optimizer_has_a_row():
+    assert set(ROWS) == {part.name for part in OPTIMIZERS}
+
+
+@pytest.mark.parametrize("name", [part.name for part in OPTIMIZERS])
+def test_defaults_in_the_table_are_the_real_ones(name):
+    said = re.findall(r"`(\w+)=([^`]+)`", ROWS[name][1].rsplit("|", 2)[1])
+    assert said
+    for option, value in said:
+        assert show_option(OPTIMIZERS[name].options[option].default) == value
+
+
+def test_every_ascent_is_named():
+    listed = re.search(r"where to climb \(`ascent=`, .*?: (.*?)\)", TEXT, re.DOTALL)[1]
+    OPTIMIZERS.load()
+    assert set(re.findall(r"`(\w+)`", listed)) == set(ASCENTS)

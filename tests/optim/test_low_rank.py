@@ -1,0 +1,267 @@
+"""The path on which linear layers climb without being moved: taken where it pays, and the same to 1e-6."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from surefoot.errors import DivergedError, InputError
+from surefoot.optim.csam import CSAM
+from surefoot.optim.sam import SAM
+from tests.optim.problems import assert_same, losses, make, weights
+from tests.optim.test_degenerate import Poison
+
+D, H = 300, 120
+
+
+def network(bias=True, seed=0, dtype=torch.float32):
+    torch.manual_seed(seed)
+    body = [nn.Linear(D, H, bias=bias), nn.Tanh(), nn.Linear(H, 160, bias=bias), nn.ReLU(), nn.Dropout(0.2)]
+    return nn.Sequential(*body, nn.Linear(160, 3, bias=bias)).to(dtype)
+
+
+def data(n=16, n_steps=20, seed=1, shape=()):
+    draw = torch.Generator().manual_seed(seed)
+    return [(torch.randn(n, *shape, D, generator=draw), torch.randint(3, (n,), generator=draw)) for _ in range(n_steps)]
+
+
+def run(model, optimizer, batches, low_rank, evaluate=None):
+    optimizer.low_rank = low_rank
+    torch.manual_seed(0)
+    for x, y in batches:
+        x = x.to(next(model.parameters()).dtype)
+        optimizer.step(lambda x=x, y=y: F.cross_entropy((evaluate or model)(x), y, reduction="none"))
+    return optimizer
+
+
+def compare(make_model, method, batches, evaluate=None, expected=2, atol=1e-6):
+    results = []
+    for low_rank in (True, False):
+        model = make_model()
+        optimizer = make(method, model)
+        run(model, optimizer, batches, low_rank, evaluate and (lambda x, model=model: evaluate(model, x)))
+        assert optimizer.facts.low_rank == (expected if low_rank else 0)
+        results.append((weights(model), optimizer.facts))
+    torch.testing.assert_close(results[0][0], results[1][0], atol=atol, rtol=0)
+    for fact in ("loss", "perturbed_loss", "grad_norm", "perturbed_grad_norm", "eps_norm"):
+        assert getattr(results[0][1], fact) == pytest.approx(getattr(results[1][1], fact), rel=2e-4)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("method", ["sam:rho=0.5", "csam:rho=0.5", "usam:rho=0.1", "ssam:rho=0.5", "csam:stable=true"])
+def test_it_is_the_generic_path(method, bias):
+    compare(lambda: network(bias), f"{method},lr=0.01", data())
+
+
+def test_with_adamw():
+    """AdamW divides by the gradient's own size, so rounding weighs more where that is tiny."""
+    compare(lambda: network(), "csam:rho=0.5,base=adamw,lr=0.0001", data(), atol=1e-5)
+
+
+def test_in_place_activations():
+    """They overwrite the outputs of the layer before, which are then not reused."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(D, H), nn.ReLU(inplace=True), nn.Linear(H, 160), nn.ReLU(True), nn.Linear(160, 3))
+    compare(lambda: copy.deepcopy(model), "csam:rho=0.5,lr=0.01", data())
+
+
+def test_it_is_exact_in_double_precision():
+    compare(lambda: network(dtype=torch.float64), "csam:rho=1,lr=0.1", data(), atol=1e-12)
+
+
+def test_the_comparison_can_fail():
+    """A radius that is one percent longer is told apart."""
+    results = []
+    for low_rank, rho in ((True, 0.5), (False, 0.505)):
+        model = network()
+        run(model, make(f"sam:rho={rho},lr=0.01", model), data(), low_rank)
+        results.append(weights(model))
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(*results, atol=1e-6, rtol=0)
+
+
+def test_more_than_one_row_per_example():
+    compare(lambda: network(), "csam:rho=0.5,lr=0.01", data(6, shape=(4,)), evaluate=lambda m, x: m(x).mean(1))
+
+
+def test_a_layer_that_is_used_twice():
+    compare(lambda: network(), "csam:rho=0.5,lr=0.01", data(8), evaluate=lambda m, x: m(x) + m(-x))
+
+
+def test_a_weight_that_is_also_used_in_another_way():
+    compare(
+        lambda: network(),
+        "csam:rho=0.5,lr=0.01",
+        data(8),
+        evaluate=lambda m, x: m(x) + 1e-3 * (m[0].weight ** 2).sum(),
+        expected=1,
+    )
+
+
+def test_inputs_written_to_between_the_passes_are_refused():
+    model = network()
+    optimizer = make("csam:rho=0.5,lr=0.01", model)
+    x, y = data(8, 1)[0]
+    before, calls = weights(model), []
+
+    def closure():
+        calls.append(1)
+        if len(calls) == 2:
+            x.mul_(2)
+        return F.cross_entropy(model(x), y, reduction="none")
+
+    with pytest.raises(InputError, match=r"Set optimizer.low_rank = False"):
+        optimizer.step(closure)
+    assert_same(weights(model), before)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_closures_that_call_backward_take_it_too(bias):
+    results = []
+    for own_backward in (True, False):
+        model = network(bias)
+        optimizer = CSAM(torch.optim.SGD(model.parameters(), lr=0.1), model)
+        torch.manual_seed(0)
+        for x, y in data(8, 3):
+
+            def closure(model=model, optimizer=optimizer, x=x, y=y):
+                loss = optimizer.loss(model(x), y)
+                loss.backward()
+                return loss
+
+            optimizer.step(closure if own_backward else losses(model, x, y))
+        assert optimizer.facts.low_rank == 2
+        results.append(weights(model))
+    assert_same(*results)
+
+
+def test_groups_with_their_own_radius():
+    results = []
+    for low_rank in (True, False):
+        model = network()
+        groups = [{"params": model[0].parameters(), "rho": 1.0}, {"params": list(model.parameters())[2:]}]
+        optimizer = SAM(torch.optim.SGD(groups, lr=0.1), model, rho=0.1)
+        run(model, optimizer, data(8, 5), low_rank)
+        results.append(weights(model))
+    torch.testing.assert_close(*results, atol=1e-6, rtol=0)
+
+
+def test_weights_never_move_and_no_copy_is_made():
+    model = network()
+    optimizer = make("csam", model)
+    x, y = data(8, 1)[0]
+    seen = []
+    model[0].register_forward_hook(lambda m, args, out: seen.append((m.weight.data_ptr(), m.weight.clone())))
+    optimizer.step(lambda: F.cross_entropy(model(x), y, reduction="none"))
+    assert len(seen) == 2
+    assert seen[0][0] == seen[1][0]
+    assert torch.equal(seen[0][1], seen[1][1])
+    assert sum(place.numel() for place in optimizer._places) < 1000
+    assert "forward" not in model[0].__dict__
+
+
+def test_it_is_not_taken_where_it_does_not_pay_or_cannot_be():
+    many = data(128, 1)  # rows · (in + out) > in · out
+    for method, batches, expected in [
+        ("csam", data(16, 1), 2),
+        ("csam", many, 0),
+        ("asam", data(16, 1), 0),
+        ("gsam", data(16, 1), 0),
+        ("aesam", data(16, 1), 0),
+        ("csam:ascent=vasso", data(16, 1), 0),
+        ("csam:every=2", data(16, 2), 0),  # the second step does not climb
+    ]:
+        model = network()
+        assert run(model, make(method, model), batches, True).facts.low_rank == expected, method
+    hooked = network()
+    hooked[0].weight.register_hook(lambda grad: grad)
+    assert run(hooked, make("csam", hooked), data(16, 1), True).facts.low_rank == 1
+    half = network()
+    optimizer = make("csam", half)
+    x, y = data(16, 1)[0]
+
+    def closure():
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.cross_entropy(half(x).float(), y, reduction="none")
+
+    optimizer.step(closure)
+    assert optimizer.facts.low_rank == 0
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_closure_that_raises_leaves_no_trace(failing):
+    model = network()
+    optimizer = make("csam", model)
+    run(model, optimizer, data(8, 2), True)
+    before = weights(model)
+    x, y = data(8, 1)[0]
+    calls = []
+
+    def closure():
+        calls.append(1)
+        out = model(x)
+        if len(calls) == failing:
+            raise KeyError("lost")
+        return F.cross_entropy(out, y, reduction="none")
+
+    with pytest.raises(KeyError):
+        optimizer.step(closure)
+    assert_same(weights(model), before)
+    assert all("forward" not in module.__dict__ for module in model.modules())
+
+
+def test_copies_take_it_too():
+    model = network()
+    optimizer = make("csam", model)
+    run(model, optimizer, data(8, 2), True)
+    other, copied = copy.deepcopy((model, optimizer))
+    run(model, optimizer, data(8, 2), True)
+    run(other, copied, data(8, 2), True)
+    assert copied.facts.low_rank == 2
+    assert_same(weights(model), weights(other))
+
+
+def test_a_scalar_without_backward_is_enough_for_sam():
+    results = []
+    for scalar in (True, False):
+        model = network()
+        optimizer = make("sam:rho=0.5,lr=0.01", model)
+        torch.manual_seed(0)
+        for x, y in data(8, 3):
+            reduction = "mean" if scalar else "none"
+            optimizer.step(lambda m=model, x=x, y=y, r=reduction: F.cross_entropy(m(x), y, reduction=r))
+        assert optimizer.facts.low_rank == 2
+        results.append(weights(model))
+    torch.testing.assert_close(*results, atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("broken", [1, 2])
+def test_a_gradient_that_is_not_finite_is_refused(broken):
+    model = network()
+    optimizer = make("csam", model)
+    x, y = data(8, 1)[0]
+    before, calls = weights(model), []
+
+    def closure():
+        calls.append(1)
+        out = F.cross_entropy(model(x), y, reduction="none")
+        return out + Poison.apply(out, torch.nan) if len(calls) == broken else out
+
+    with pytest.raises(DivergedError, match="Expected a finite gradient norm"):
+        optimizer.step(closure)
+    assert_same(weights(model), before)
+
+
+def test_parts_take_it_too():
+    results = []
+    for low_rank in (True, False):
+        model = network().eval()
+        optimizer = make("csam:rho=0.5,lr=0.01,m=4", model)
+        optimizer.low_rank = low_rank
+        for x, y in data(12, 4):
+            optimizer.step(losses(model, x, y))
+        assert optimizer.facts.low_rank == (2 if low_rank else 0)
+        results.append(weights(model))
+    torch.testing.assert_close(*results, atol=1e-6, rtol=0)
