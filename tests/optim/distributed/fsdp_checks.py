@@ -30,12 +30,12 @@ def network(seed=0):
     return nn.Sequential(*layers).double()
 
 
-def sharded(model, **kw):
+def sharded(model):
+    """Two layers on their own, and the last one with the outermost module, which gathers it for longer."""
     model = copy.deepcopy(model)
-    for layer in model:
-        if isinstance(layer, nn.Linear):
-            fully_shard(layer, **kw)
-    return fully_shard(model, **kw)
+    fully_shard(model[0])
+    fully_shard(model[2])
+    return fully_shard(model)
 
 
 def whole(model):
