@@ -8,11 +8,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
+from surefoot.optim._distributed import Perturbation
 from surefoot.optim._norms import total_norm
 from surefoot.optim._now import Now
 from surefoot.optim._perturb import RngState, rng_state
+from surefoot.optim._ranks import AcrossRanks
 from surefoot.optim._rules import Ascent, Cadence, Descent, Outer, Rule, find_ascent
-from surefoot.optim._wrapper import Nonfinite, Wrapper, finite
+from surefoot.optim._wrapper import Nonfinite, finite
 from surefoot.schema import LossTerms
 
 
@@ -21,9 +23,10 @@ class Common(TypedDict, total=False):
 
     stable: bool
     nonfinite: Nonfinite
+    perturbation: Perturbation | None
 
 
-class Composed(Wrapper):
+class Composed(AcrossRanks):
     """Four rules around a base optimizer; how they are put to work is :class:`SharpnessAware`'s business.
 
     Attributes:
@@ -47,6 +50,7 @@ class Composed(Wrapper):
         stable: bool = False,
         m: int | None = None,
         nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
         if not rho >= 0:
             raise InputError(f"Expected rho ≥ 0, but got {rho:g}. Try rho=0.05.")
@@ -67,6 +71,7 @@ class Composed(Wrapper):
         self.cadence = cadence or Cadence()
         self.stable = stable
         self.m = m
+        self._settle(perturbation)
         for group in self.param_groups:
             group.setdefault("rho", rho)
         self.needs_per_example = self.outer.needs_per_example
@@ -98,7 +103,14 @@ class Composed(Wrapper):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle without what belongs to a single step."""
-        return {**super().__getstate__(), "_places": [], "_linears": None, "_now": Now(), "_loss": None}
+        return {
+            **super().__getstate__(),
+            "_places": [],
+            "_linears": None,
+            "_now": Now(),
+            "_loss": None,
+            "_known": (None, None),
+        }
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients; in a loop without closure, a clean pass starts here.
@@ -122,7 +134,10 @@ class Composed(Wrapper):
         if not self._is_due:
             return False
         if self._now.wanted is None:
-            self._now.wanted = self.cadence.wanted(self.t, finite(self._norm(), "gradient norm"))
+            norm = self._decisive_norm()
+            if self._now.apart is None or self.cadence.by_norm:  # else this rank must go on and tell the others
+                finite(norm, "gradient norm")
+            self._now.wanted = self.cadence.wanted(self.t, norm)
         return self._now.wanted
 
     @property

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from surefoot.optim._sharded import total
+
 SMALL = 16_384  # numbers in a tensor
 TINY = 1e-12  # added to norms that are divided by: a zero gradient climbs nowhere
 
@@ -27,27 +29,36 @@ def total_norm(tensors: Sequence[Tensor]) -> float:
         >>> total_norm([torch.tensor([3e-30]), torch.tensor([4e-30])]) > 0
         True
     """
-    total = math.sqrt(sum_of_squares(tensors))
-    if 0 < total < math.inf:
-        return total
+    norm = math.sqrt(sum_of_squares(tensors))
+    if 0 < norm < math.inf:
+        return norm
     # Squares leave the range of float32 long before the numbers do: look again, more slowly.
-    return math.sqrt(sum(torch.linalg.vector_norm(tensor, dtype=torch.float64).item() ** 2 for tensor in tensors))
+    return math.sqrt(total(_squares_in_float64, tensors))
 
 
 def sum_of_squares(tensors: Sequence[Tensor]) -> float:
-    """Give the squared L2 norm of all tensors taken together.
+    """Give the squared L2 norm of all tensors taken together."""
+    return total(_squares, tensors)
+
+
+def _squares_in_float64(tensors: Sequence[Tensor]) -> float:
+    return math.fsum(torch.linalg.vector_norm(tensor, dtype=torch.float64).item() ** 2 for tensor in tensors)
+
+
+def _squares(tensors: Sequence[Tensor]) -> float:
+    """Sum up squares with few readings and few calls.
 
     A dot product runs at the speed of memory, unlike a norm on a CPU; for small tensors what counts is the number
     of calls.
     """
     if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1 or tensors[0].element_size() < 4:
-        return inner(tensors, tensors)
+        return _inner(tensors, tensors)
     small = [tensor for tensor in tensors if tensor.numel() < SMALL]
     large = [tensor for tensor in tensors if tensor.numel() >= SMALL]
     if not small:
-        return inner(large, large)
+        return _inner(large, large)
     norms = torch.stack(torch._foreach_norm(small))
-    return inner(large, large) + torch.dot(norms, norms).item()
+    return _inner(large, large) + torch.dot(norms, norms).item()
 
 
 def inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
@@ -60,13 +71,17 @@ def inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
     Returns:
         The sum over all entries of all products.
     """
-    total = 0.0
+    return total(_inner, left, right)
+
+
+def _inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
+    product = 0.0
     for a, b in zip(left, right, strict=True):
         a, b = a.detach(), b.detach()
         if a.dtype in (torch.float16, torch.bfloat16):
             a, b = a.float(), b.float()
-        total += torch.dot(*_flat(a, b)).item()
-    return total
+        product += torch.dot(*_flat(a, b)).item()
+    return product
 
 
 def _flat(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

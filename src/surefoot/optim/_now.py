@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from surefoot.errors import DivergedError
+from surefoot.optim._distributed import Replicas
 from surefoot.optim._facts import StepFacts
 from surefoot.optim._low_rank import Layer
 from surefoot.optim._perturb import RngState
@@ -19,6 +20,8 @@ class Now:
 
     before: RngState | None = None  # of the global generators, at the start of the clean pass
     due: bool | None = None
+    apart: Replicas | None = None  # while the gradients in place are this rank's alone
+    agreed: float | None = None  # ‖g‖ for decisions that must be alike on all ranks
     wanted: bool | None = None
     climbed: bool = False
     norm: float | None = None

@@ -10,11 +10,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from surefoot.optim._sharded import is_sharded, reshard
+
 RngState = tuple[Tensor, list[Tensor]]
 
 
 @contextmanager
-def standing_at(params: Sequence[Tensor], places: Sequence[Tensor]) -> Iterator[None]:
+def standing_at(params: Sequence[Tensor], places: Sequence[Tensor], model: nn.Module | None = None) -> Iterator[None]:
     """Let the parameters have other values for a while.
 
     An ordinary parameter is pointed at ``places`` and back at its own memory: no number is copied, so it returns
@@ -24,9 +26,9 @@ def standing_at(params: Sequence[Tensor], places: Sequence[Tensor]) -> Iterator[
     Args:
         params: Parameters of a model.
         places: The other values, of the same shapes; they are kept.
+        model: Gathers sharded parameters, and is told that they have changed.
     """
-    homes = {parameter.untyped_storage().data_ptr() for parameter in params}
-    if len(homes) == len(params) and all(type(parameter) in (nn.Parameter, Tensor) for parameter in params):
+    if _can_be_pointed(params):
         originals = [parameter.data for parameter in params]
         try:
             for parameter, place in zip(params, places, strict=True):
@@ -39,11 +41,24 @@ def standing_at(params: Sequence[Tensor], places: Sequence[Tensor]) -> Iterator[
         with torch.no_grad():
             copies = [parameter.clone() for parameter in params]
             try:
-                torch._foreach_copy_(list(params), list(places))
+                _copy(params, places, model)
                 with torch.enable_grad():
                     yield
             finally:
-                torch._foreach_copy_(list(params), copies)
+                _copy(params, copies, model)
+
+
+def _can_be_pointed(params: Sequence[Tensor]) -> bool:
+    if any(type(parameter) not in (nn.Parameter, Tensor) for parameter in params):
+        return False
+    return len({parameter.untyped_storage().data_ptr() for parameter in params}) == len(params)
+
+
+def _copy(params: Sequence[Tensor], values: Sequence[Tensor], model: nn.Module | None) -> None:
+    for parameter, value in zip(params, values, strict=True):
+        parameter.copy_(value)
+    if any(is_sharded(parameter) for parameter in params):
+        reshard(model)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from surefoot.optim._closure import Closure
 from surefoot.optim._facts import StepFacts
-from surefoot.optim._wrapper import Wrapper, finite
+from surefoot.optim._wrapper import Wrapper, finite_loss
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
@@ -28,7 +28,7 @@ class Plain(Wrapper):
     def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
         if closure is not None:
             self._loss = self._differentiate(closure, scaler)
-            loss = finite(self._loss, "loss")
+            loss = finite_loss(self._loss, "loss", scaler)
             norm = self._gradient_norm(scaler)
             self.facts = StepFacts(loss=loss, passes=1, grad_norm=norm)
         self._step_base(scaler)

@@ -64,10 +64,20 @@ class Rule:
     """
 
     memory: tuple[str, ...] = ()
+    shares = False  # whether there is something to share, beside gradients, with ranks that climbed elsewhere
 
     def __init__(self) -> None:
         self.pending: dict[str, Any] = {}
         self._spare: dict[str, Any] = {}
+
+    @property
+    def remembers_gradients(self) -> bool:
+        """Whether something is remembered for each parameter, rather than a few numbers."""
+        return any(isinstance(getattr(self, name), list) for name in self.memory)
+
+    def to_share(self) -> dict[Tensor, Tensor]:
+        """Give what ranks that climbed each on their own average, beside their gradients, before they step."""
+        return {}
 
     def commit(self) -> None:
         """Take over what was prepared; the old values are kept as room for the next step's."""
@@ -218,6 +228,8 @@ class Descent(Rule):
 
 class Cadence(Rule):
     """At which steps to climb: at all of them."""
+
+    by_norm = False  # whether ``wanted`` looks at ‖g‖, on which ranks must then agree
 
     def due(self, t: int) -> bool:
         """Say before the clean pass whether step ``t`` may climb."""

@@ -21,7 +21,7 @@ from surefoot.optim._norms import TINY, sum_of_squares, total_norm
 from surefoot.optim._now import Now, joined
 from surefoot.optim._perturb import holding_statistics, replaying, rng_state, standing_at
 from surefoot.optim._rules import Cadence, Pair, Scaled, Slope
-from surefoot.optim._wrapper import finite
+from surefoot.optim._wrapper import finite, finite_loss
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
@@ -46,9 +46,12 @@ class SharpnessAware(Composed):
         m: Split the batch into parts of m examples that climb each on their own; the closure must be a
             :class:`~surefoot.optim.Parts`.
         nonfinite: ``"raise"`` or ``"skip"`` when a loss or a gradient is not finite.
+        perturbation: In a model that is replicated by DDP, ``"rank"`` lets each rank climb along its own gradient
+            (m-sharpness; the clean pass shares nothing), ``"synchronised"`` lets all climb along their mean. None
+            is ``"rank"``, as the authors of SAM have it, where the method remembers no gradients.
 
     Raises:
-        InputError: If rho or m has no meaning.
+        InputError: If rho or m has no meaning, or the method cannot climb rank by rank.
     """
 
     @contextmanager
@@ -76,20 +79,24 @@ class SharpnessAware(Composed):
             >>> w.data
             tensor([ 0.8995, -0.0498])
         """
-        self._now.norm, self._now.error, self._now.layers = None, None, []  # gradients may have been clipped since
+        # Gradients may have been clipped since they were looked at.
+        self._now.norm = self._now.agreed = self._now.error = None
+        self._now.layers = []
         slope = self._slope(scale_of(scaler))
-        if not slope.params:
+        if not slope.params and self._now.apart is None:
             raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
         with self._perturbed(slope, scale_of(scaler)):
             yield
 
     @contextmanager
     def _perturbed(self, slope: Slope, scale: float) -> Iterator[None]:
-        self._note_overflow(slope.norm, "gradient norm")
-        self._now.climbed = self._now.error is None and self.climbs
-        there = standing_at(slope.params, self._climb(slope)) if self._now.climbed else nullcontext()
+        self._note_overflow(self._decisive_norm(), "gradient norm")
+        climbs = self.climbs if self._now.error is None else False
+        self._now.climbed = climbs and bool(slope.params or self._now.layers)
+        there = standing_at(slope.params, self._climb(slope), self.model) if self._now.climbed else nullcontext()
         layers = self._now.layers if self._now.climbed else []
-        with holding_statistics(self.model), replaying(self._now.before), there, acting(layers, _perturbed):
+        passing = self._second_context(slope)
+        with holding_statistics(self.model), replaying(self._now.before), there, acting(layers, _perturbed), passing:
             self._clear()
             if not self.descent.needs_clean:
                 slope.release()
@@ -100,8 +107,9 @@ class SharpnessAware(Composed):
                 self._is_perturbed = False
         if self._now.error is None:
             self._descend(slope, scale)
-        else:  # let a scaler see it, so that it skips the step and lowers its scale
+        elif self._now.apart is None:  # let a scaler see it, so that it skips the step and lowers its scale
             slope.params[0].grad = torch.full_like(slope.params[0], torch.inf)
+        self._meet_again()
 
     def _slope(self, scale: float = 1.0) -> Slope:
         """Gather the clean gradient and its norm, free of a scaler's scale."""
@@ -109,7 +117,7 @@ class SharpnessAware(Composed):
         grads = grads_of(moving)
         if scale != 1:
             torch._foreach_mul_(grads, 1 / scale)
-            self._now.norm = None
+            self._now.norm = self._now.agreed = None
         every = [(p, self.radius(group)) for group in self.param_groups for p in group["params"]]
         on_it = [(index, rho) for index, (p, rho) in enumerate(every) if p.grad is not None]
         indices, rhos = [index for index, _ in on_it], [rho for _, rho in on_it]
@@ -169,13 +177,14 @@ class SharpnessAware(Composed):
         """Turn the gradients of a step without climb into those to step on."""
         if self._now.error is None:
             self.descent.coast(slope)
+        self._meet_again(late=True)
 
     def _note_overflow(self, norm: float, what: str) -> None:
         """Remember that something is not finite; the step itself, or a scaler, decides what to do about it."""
         try:
             finite(norm, what)
         except DivergedError as error:
-            self._now.error = error
+            self._now.error = self._now.error or error
 
     def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
         if closure is not None:
@@ -185,7 +194,7 @@ class SharpnessAware(Composed):
             self.facts = self._now.facts(self.outer.damps)
         elif not self._now.climbed:
             slope = self._slope()
-            self._note_overflow(slope.norm, "gradient norm")
+            self._note_overflow(self._decisive_norm(), "gradient norm")
             self._coast(slope)
         if self._now.error is not None and scaler is None:
             raise self._now.error
@@ -200,23 +209,23 @@ class SharpnessAware(Composed):
         scale = scale_of(scaler)
         self._now.before = rng_state()
         self._now.layers = layers = self._layers() if scaler is None else []
-        with self._clean_context(), acting(layers, _listening):
+        with self.clean(), acting(layers, _listening):
             loss = self._differentiate(closure, scaler)
         self._gather(layers)
-        self._now.loss = loss.item() if scaler else finite(loss, "loss")
+        self._now.loss = finite_loss(loss, "loss", scaler)
         self._now.passes = 1
         slope = self._slope(scale)
-        self._note_overflow(slope.norm, "gradient norm")
-        if self._now.error is not None or not (slope.params or self._now.layers):
+        self._note_overflow(self._decisive_norm(), "gradient norm")
+        if self._ends_early(slope):
             return loss
         if not self.climbs:
             self._coast(slope)
             if scale != 1:
-                torch._foreach_mul_(slope.grads, scale)
+                torch._foreach_mul_(grads_of(self._moving()), scale)
             return loss
         with self._perturbed(slope, scale):
             second = self._second_pass(closure, scaler)
-        self._now.perturbed_loss = second.item() if scaler else finite(second, "loss at the perturbed weights")
+        self._now.perturbed_loss = finite_loss(second, "loss at the perturbed weights", scaler)
         return loss
 
     def _layers(self) -> list[Layer]:
@@ -260,18 +269,21 @@ class SharpnessAware(Composed):
         sums: dict[Tensor, Tensor] = {}
         parts: list[tuple[float, Now]] = []
         losses: list[Tensor] = []
-        for start in range(0, n, self.m):
-            part = slice(start, min(start + self.m, n))
-            share = (part.stop - part.start) / n
-            self._now = Now()
-            losses.append(share * self._evaluate(partial(closure, part), scaler))
-            parts.append((share, self._now))
-            for parameter, grad in zip(moving := self._moving(), grads_of(moving), strict=True):
-                sums[parameter] = sums[parameter].add_(grad, alpha=share) if parameter in sums else grad.mul_(share)
-                parameter.grad = None
+        with nullcontext() if self._replicas is None else self._replicas.apart():
+            for start in range(0, n, self.m):
+                part = slice(start, min(start + self.m, n))
+                share = (part.stop - part.start) / n
+                self._now = Now()
+                losses.append(share * self._evaluate(partial(closure, part), scaler))
+                parts.append((share, self._now))
+                for parameter, grad in zip(moving := self._moving(), grads_of(moving), strict=True):
+                    added = sums[parameter].add_(grad, alpha=share) if parameter in sums else grad.mul_(share)
+                    sums[parameter], parameter.grad = added, None
         for parameter, total in sums.items():
             parameter.grad = total
         self._now = joined(parts)
+        if self._replicas is not None:
+            self._meet(self._replicas)
         return torch.stack(losses).sum()
 
 

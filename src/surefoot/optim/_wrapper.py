@@ -6,7 +6,6 @@ import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -16,6 +15,7 @@ from torch.optim import Optimizer
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim._closure import WHAT_TO_RETURN, Closure, terms_of
+from surefoot.optim._distributed import is_distributed, telling
 from surefoot.optim._facts import StepFacts
 from surefoot.optim._norms import total_norm
 from surefoot.schema import LossTerms
@@ -166,7 +166,7 @@ class Wrapper(Optimizer):
         """Turn loss terms into the scalar that the current pass differentiates."""
         self._reduced = True
         loss = terms.per_example.mean()
-        return loss if terms.penalty is None else loss + terms.penalty
+        return telling(loss if terms.penalty is None else loss + terms.penalty)
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Give the cross-entropy of a batch, reduced as the current pass needs it.
@@ -196,6 +196,7 @@ class Wrapper(Optimizer):
                 elif self.needs_per_example and not self._reduced:
                     raise InputError(f"Expected one loss per example, but got a scalar. {WHAT_TO_RETURN}")
                 if terms is not None or not self._has_gradients():
+                    result = telling(result) if terms is None else result
                     (result if scaler is None else scaler.scale(result)).backward()
         finally:
             self._in_closure = False
@@ -211,10 +212,6 @@ class Wrapper(Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
-
-    def _clean_context(self) -> AbstractContextManager[Any]:
-        """Surround the first of two passes; a wrapper whose ranks climb each on their own avoids all-reduce here."""
-        return nullcontext()
 
     def _moving(self) -> list[Tensor]:
         """Give the parameters that have a gradient."""
@@ -269,6 +266,11 @@ def _check_is_real(parameter: Tensor) -> None:
             f"Expected parameters of a real floating type, but got {parameter.dtype}. "
             "Leave it out of the optimizer, or split a complex parameter with torch.view_as_real."
         )
+
+
+def finite_loss(loss: Tensor, what: str, scaler: GradScaler | None) -> float:
+    """Give a loss's value; a scaler, or ranks that must decide alike, look at the gradient instead of it."""
+    return loss.item() if scaler is not None or is_distributed() else finite(loss, what)
 
 
 def finite(value: Tensor | float, what: str) -> float:

@@ -31,6 +31,7 @@ class WhereSharp(Cadence):
     """
 
     memory = ("mu", "var")
+    by_norm = True
 
     def __init__(
         self, delta: float = 0.9, lambda1: float = -1.0, lambda2: float = 1.0, n_steps: int | None = None
@@ -66,7 +67,7 @@ class AESAM(SharpnessAware):
         lambda2: Threshold at the start.
         n_steps: Length of the training, over which the threshold moves; None holds it in the middle.
         ascent: Where to climb.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Jiang et al. 2023, "An Adaptive Policy to Employ Sharpness-Aware Minimization".
     """

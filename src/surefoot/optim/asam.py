@@ -67,7 +67,7 @@ class ASAM(SharpnessAware):
         model: Names the parameters, holds the BatchNorm layers.
         rho: Radius ρ, about ten times SAM's.
         eta: η.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Example:
         >>> import torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Unpack
 
 import torch
@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from surefoot.errors import InputError
 from surefoot.optim._perturb import standing_at
 from surefoot.optim._rules import Ascent, Slope
+from surefoot.optim._sharded import spread_like
 from surefoot.optim._sharpness import Common, SharpnessAware
 from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
@@ -56,6 +57,13 @@ class Posterior(Optimizer):
             q = self.precision(parameter).sqrt().mul_(grad.abs())
             self.q[parameter] = self.q[parameter].add_(q) if parameter in self.q else q
 
+    def mean_seen(self) -> dict[Tensor, Tensor]:
+        """Give the mean of √s·|g| over the parts seen."""
+        for q in self.q.values():
+            q.div_(self.seen)
+        self.seen = 1
+        return self.q
+
     def forget(self) -> None:
         """Let go of what was seen."""
         self.q, self.seen = {}, 0
@@ -80,6 +88,8 @@ class Posterior(Optimizer):
 class ByPrecision(Ascent):
     """ε = ρ·g/s, coordinate by coordinate, without a norm."""
 
+    shares = True
+
     def __init__(self, posterior: Posterior) -> None:
         super().__init__()
         self.posterior = posterior
@@ -90,6 +100,10 @@ class ByPrecision(Ascent):
         for w, grad, place, rho in zip(slope.params, slope.grads, places, slope.rhos, strict=True):
             torch.addcdiv(w, grad, self.posterior.precision(w), value=rho, out=place)
         return None
+
+    def to_share(self) -> dict[Tensor, Tensor]:
+        """Give what the precision is updated with."""
+        return self.posterior.mean_seen()
 
     def discard(self) -> None:
         """Forget a step that was not made."""
@@ -122,7 +136,7 @@ class BSAM(SharpnessAware):
         damping: Keeps the precision away from zero.
         m: Let parts of m examples draw and climb each on their own; the authors take an eighth of the batch.
         seed: Of the noise in training.
-        **common: ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Raises:
         InputError: If there is no training example.
@@ -171,26 +185,32 @@ class BSAM(SharpnessAware):
 
         Args:
             generator: A CPU generator to draw from. Without it, the numbers are the next ones of the training's
-                own stream; loops without a closure run their clean pass in here.
+                own stream.
 
         Yields:
             Nothing; the mean is back afterwards, bit for bit.
         """
         if generator is None:
-            generator = stream(self.seed, f"bsam/{self.t}/{self._draws}")
+            apart = self._now.apart
+            draw = self._draws if apart is None else self._draws * apart.n + apart.rank
+            generator = stream(self.seed, f"bsam/{self.t}/{draw}")
             self._draws += 1
         params = [parameter for parameter in self.parameters() if parameter.requires_grad]
         with torch.no_grad():
             places = [self._sample(parameter, generator) for parameter in params]
-        with standing_at(params, places):
+        with standing_at(params, places, self.model):
             yield
 
     def _sample(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
         noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype).to(parameter.device)
+        noise = spread_like(noise, parameter)
         return parameter + noise / (math.sqrt(self.n) * self.posterior.precision(parameter).sqrt())
 
-    def _clean_context(self) -> AbstractContextManager[Any]:
-        return self.sampled()
+    @contextmanager
+    def clean(self) -> Iterator[None]:
+        """Stand at a sample in the clean pass; ranks that climb each on their own draw each their own."""
+        with super().clean(), self.sampled():
+            yield
 
     def _begin(self, *args: object) -> None:
         super()._begin(*args)  # type: ignore[arg-type]

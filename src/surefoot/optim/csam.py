@@ -58,7 +58,7 @@ class CSAM(SharpnessAware):
         ascent: Where to climb: a rule, or the name of the optimizer it belongs to, such as ``"asam"``.
         every: Climb at every k-th step only; the others minimise the damped loss where they are.
         m: Let parts of m examples climb each on their own (m-sharpness); see :class:`~surefoot.optim.Parts`.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Tan et al. 2025, "Towards Understanding the Calibration Benefits of Sharpness-Aware Minimization",
     Algorithm 1 and Equation 4.

@@ -73,7 +73,7 @@ class ESAM(SharpnessAware):
         beta: β, the share of tensors that climb; 1 is all of them.
         gamma: γ, the share of examples that are kept; 1 is all of them.
         seed: Of the choice of tensors.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Raises:
         InputError: If gamma is not in (0, 1].

@@ -56,7 +56,7 @@ class FisherSAM(SharpnessAware):
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         rho: Radius of the ellipsoid; the paper calls it γ.
         eta: η.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Kim et al. 2022, "Fisher SAM", arXiv:2206.04920.
     """

@@ -66,7 +66,7 @@ class FSAM(SharpnessAware):
         rho: Radius ρ of the climb.
         sigma: σ, how much of the average is taken away; 0 is SAM.
         lam: λ, the weight of the old average.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Li et al. 2024, "Friendly Sharpness-Aware Minimization", arXiv:2403.12350.
     """

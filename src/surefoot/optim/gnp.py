@@ -40,7 +40,7 @@ class GNP(SharpnessAware):
         rho: Length ρ of the finite difference; the paper calls it r.
         alpha: α; 1 is SAM.
         ascent: Where to climb.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Zhao et al. 2022, arXiv:2202.03599.
     """

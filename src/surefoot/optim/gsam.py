@@ -44,7 +44,7 @@ class GSAM(SharpnessAware):
         rho_min: Smallest radius, at the smallest learning rate; None keeps the radius constant.
         lr_min: Smallest learning rate. The largest one is the group's when the optimizer is made.
         ascent: Where to climb.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Zhuang et al. 2022, arXiv:2203.08065.
     """

@@ -69,7 +69,7 @@ class LookSAM(SharpnessAware):
         k: Climb at every k-th step; 1 is SAM.
         alpha: α.
         ascent: Where to climb.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Liu et al. 2022, arXiv:2203.02714.
     """

@@ -67,7 +67,7 @@ class RST(SharpnessAware):
         n_steps: Steps from p to p_end.
         seed: Of the tosses.
         ascent: Where to climb.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Zhao et al. 2022, "Randomized Sharpness-Aware Training for Boosting Computational Efficiency".
     """

@@ -36,7 +36,7 @@ class SAM(SharpnessAware):
         every: Climb at every k-th step only; the others are the base's own.
         m: Let parts of m examples climb each on their own (m-sharpness); see
             :class:`~surefoot.optim.Parts` for the closure.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Example:
         >>> import torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 from torch.optim import Optimizer
 
+from surefoot.optim._distributed import Perturbation
 from surefoot.optim._rules import Ascent
 from surefoot.optim._sharpness import SharpnessAware
 from surefoot.optim._wrapper import Nonfinite, Wrapper
@@ -26,6 +27,7 @@ class SSAM(SharpnessAware):
         rho: Radius ρ of the climb.
         ascent: Where to climb; ``"usam"`` gives the paper's Stable USAM.
         nonfinite: ``"raise"`` or ``"skip"`` when a loss or a gradient is not finite.
+        perturbation: How the ranks of a distributed run climb, as in :class:`SharpnessAware`.
 
     Example:
         >>> import torch
@@ -47,8 +49,11 @@ class SSAM(SharpnessAware):
         rho: float = 0.05,
         ascent: Ascent | str = "sam",
         nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=ascent, stable=True, nonfinite=nonfinite)
+        super().__init__(
+            base, model, rho=rho, ascent=ascent, stable=True, nonfinite=nonfinite, perturbation=perturbation
+        )
 
 
 @OPTIMIZERS.register("ssam", passes=2, wraps=True, reference="Tan et al. 2024, arXiv:2401.07250")

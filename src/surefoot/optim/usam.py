@@ -31,7 +31,7 @@ class USAM(SharpnessAware):
         base: Makes the step.
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         rho: Factor ρ. It is SAM's radius divided by the norm of the gradient.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Example:
         >>> import torch

@@ -55,7 +55,7 @@ class VASSO(SharpnessAware):
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         rho: Radius ρ of the climb.
         theta: θ, the weight of the *new* gradient; 1 is SAM.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Li & Giannakis 2023, arXiv:2309.15639.
     """

@@ -20,6 +20,7 @@ class Decoupled(Descent):
     """Let the base step on g, then move by −η·a·(g̃ − g)."""
 
     needs_clean = True
+    shares = True
 
     def __init__(self, a: float) -> None:
         super().__init__()
@@ -48,6 +49,10 @@ class Decoupled(Descent):
         super().discard()
         self._sharpness = {}
 
+    def to_share(self) -> dict[Tensor, Tensor]:
+        """Give the sharpness term."""
+        return self._sharpness
+
 
 class WSAM(SharpnessAware):
     """Weighted SAM, L(θ) + a·(L(θ + ε) − L(θ)) with a = γ/(1 − γ).
@@ -63,7 +68,7 @@ class WSAM(SharpnessAware):
         gamma: γ in [0, 1); 0 is the base alone, 1/2 with plain SGD is SAM.
         decouple: Keep the sharpness term out of the base's momentum.
         ascent: Where to climb.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Raises:
         InputError: If gamma is not in [0, 1).
