@@ -78,7 +78,7 @@ def mmce_weighted(conf: Tensor, correct: Tensor, *, as_coded: bool = False) -> T
     Args:
         conf: Confidences r, shape ``(n,)``.
         correct: Whether the prediction is right.
-        as_coded: Give ‖u/n_c − v/n_w‖, what the authors' code computes (up to the 1e-5 in its denominators).
+        as_coded: Give ‖u/n_c − v/n_w‖, what the authors' code computes, with its 1e-5 in the denominators.
 
     Returns:
         A scalar.
@@ -87,13 +87,14 @@ def mmce_weighted(conf: Tensor, correct: Tensor, *, as_coded: bool = False) -> T
         >>> mmce_weighted(torch.tensor([0.8, 0.8]), torch.tensor([True, False]))  # |(1 − 0.8) − 0.8|
         tensor(0.6000)
     """
-    right = correct.to(conf.dtype)
-    wrong = 1 - right
-    n_right, n_wrong = right.sum().clamp(min=1), wrong.sum().clamp(min=1)
+    right, k = correct.to(conf.dtype), kernel(conf)
+    u, v = right * (1 - conf), (1 - right) * conf
+    n_right, n_wrong = right.sum().clamp(min=1), (1 - right).sum().clamp(min=1)
+    pairs = torch.stack([n_right**2, n_wrong**2, n_right * n_wrong])
+    sums = torch.stack([u @ k @ u, v @ k @ v, u @ k @ v]) / pairs
     if as_coded:
-        n_right, n_wrong = n_right**2, n_wrong**2
-    weights = right * (1 - conf) / n_right - wrong * conf / n_wrong
-    distance = ((weights @ kernel(conf) @ weights).clamp(min=0) + TINY).sqrt()
+        sums = sums / (pairs + 1e-5)
+    distance = ((sums[0] + sums[1] - 2 * sums[2]).clamp(min=0) + TINY).sqrt()
     both = correct.any() & ~correct.all()
     return torch.where(both, distance, torch.zeros_like(distance))
 
