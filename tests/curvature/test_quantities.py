@@ -19,7 +19,13 @@ from surefoot.curvature.sharpness import Sharpness, gn_sharpness
 from surefoot.curvature.thresholds import batch_thresholds, gd_threshold
 from surefoot.errors import InputError, OptionError
 from tests.curvature.problems import NETWORKS, problem
-from tests.oracles.dense_curvature import dense_gauss_newton, dense_gradient, dense_hessian, dense_jacobian, dense_softmax_gauss_newton
+from tests.oracles.dense_curvature import (
+    dense_gauss_newton,
+    dense_gradient,
+    dense_hessian,
+    dense_jacobian,
+    dense_softmax_gauss_newton,
+)
 
 DENSE = [name for name in NETWORKS if name != "attention"]
 
@@ -241,6 +247,26 @@ def test_top_eigenbasis_spans_the_top_space_warm_and_cold() -> None:
     share = alignment(gradient, u)
     assert share == pytest.approx(((u.T @ gradient).norm() / gradient.norm()).item() ** 2)
     assert 0 <= share <= 1
+
+
+def test_a_saturated_model_has_no_sharpness_and_a_diverged_one_is_an_error() -> None:
+    model = nn.Linear(2, 2)
+    x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([0])
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1e4, 0.0], [-1e4, 0.0]]))
+    for kind in ("gn", "kappa_max", "kappa_min"):
+        assert Sharpness(kind).measure(model, x, y).value == 0.0
+    with torch.no_grad():
+        model.weight.fill_(math.nan)
+    with pytest.raises(InputError, match="Expected a finite gradient"):
+        Sharpness("kappa_max").measure(model, x, y)
+
+
+def test_activations_that_work_in_place_are_fine() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 3)).double()
+    _, x, y = problem("relu")
+    exact = torch.linalg.eigvalsh(dense_softmax_gauss_newton(model, x))[-1].item()
+    assert gn_sharpness(model, x, y, tol=1e-9).value == pytest.approx(exact)
 
 
 def test_thresholds_check_their_arguments() -> None:

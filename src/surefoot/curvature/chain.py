@@ -93,7 +93,7 @@ def layers(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Layer]]:
             else:
                 with torch.enable_grad():
                     leaf = hidden.detach().requires_grad_()
-                    out = module(leaf)
+                    out = module(leaf.clone())  # a clone, for activations that work in place
                     slope = torch.autograd.grad(out.sum(), leaf)[0]
                 hidden = out.detach()
                 found[-1] = replace(found[-1], slope=found[-1].back(slope))
