@@ -172,8 +172,9 @@ def test_batch_sharpness_of_the_test_vector() -> None:
     assert mean_ratio(ratios[:1]).error == math.inf
 
 
-def test_batch_sharpness_equals_the_dense_one_and_stops_in_time() -> None:
-    model, x, y = problem("batchnorm", n=40)
+@pytest.mark.parametrize("network", ["batchnorm", "mlp", "relu", "frozen", "tied"])
+def test_batch_sharpness_equals_the_dense_one_and_stops_in_time(network: str) -> None:
+    model, x, y = problem(network, n=40)
     batches = [(x[i : i + 4], y[i : i + 4]) for i in range(0, 40, 4)]
     found = batch_sharpness(model, batches)
     model.eval()
@@ -187,6 +188,16 @@ def test_batch_sharpness_equals_the_dense_one_and_stops_in_time() -> None:
     assert batch_sharpness(model, batches, relative_error=10.0, min_batches=3).n_batches == 3
     with pytest.raises(InputError, match="at least one batch with a gradient"):
         batch_sharpness(model, [])
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, mse])
+@pytest.mark.parametrize("activations", [[nn.GELU()], [nn.Tanh(), nn.Softplus()], []])
+def test_batch_sharpness_by_taylor_expansion(activations: list[nn.Module], loss) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), *activations, nn.Linear(5, 4), nn.SiLU(), nn.Linear(4, 3)).double()
+    x, y = torch.randn(6, 4, dtype=torch.float64), torch.arange(6) % 3
+    g, h = dense_gradient(model, x, y, loss), dense_hessian(model, x, y, loss)
+    assert batch_sharpness(model, [(x, y)], loss=loss).value == pytest.approx((g @ h @ g / (g @ g)).item())
 
 
 def test_batch_sharpness_error_is_honest() -> None:

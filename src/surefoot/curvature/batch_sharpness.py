@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from surefoot.curvature.chain import is_chain, layers, pull_layers, taylor
 from surefoot.curvature.hessian import Hessian
+from surefoot.curvature.logit_hessian import logit_gradient, logit_product
 from surefoot.curvature.objective import LossFunction, cross_entropy
 from surefoot.errors import InputError
 
@@ -83,8 +85,8 @@ def batch_sharpness(
         min_batches: Never stop earlier.
 
     Returns:
-        Mean of the ratios with its standard error. One batch costs about 2.2 gradients of its size: the gradient
-        itself and one product.
+        Mean of the ratios with its standard error. One batch costs about 2.2 gradients of its size, the gradient
+        itself and one product; a chain of linear layers 1.5, the second derivative being one more forward pass.
 
     Example:
         >>> import torch
@@ -98,14 +100,30 @@ def batch_sharpness(
     """
     ratios: list[float] = []
     for inputs, labels in batches:
-        operator = Hessian(model, inputs, labels, loss=loss)
-        gradient = operator.gradient
-        square = gradient.square().sum()
+        bent, square = (_by_taylor if is_chain(model) else _by_product)(model, inputs, labels, loss)
         if square == 0:
             continue
-        ratios.append(((gradient @ (operator @ gradient)) / square).item())
+        ratios.append(bent / square)
         if relative_error is not None and len(ratios) >= min_batches:
             found = mean_ratio(ratios)
             if found.error <= relative_error * abs(found.value):
                 return found
     return mean_ratio(ratios)
+
+
+def _by_product(model: nn.Module, inputs: Tensor, labels: Tensor, loss: LossFunction) -> tuple[float, float]:
+    """gᵀHg and ‖g‖² by a product with the Hessian."""
+    operator = Hessian(model, inputs, labels, loss=loss)
+    gradient = operator.gradient
+    return (gradient @ (operator @ gradient)).item(), gradient.square().sum().item()
+
+
+def _by_taylor(model: nn.Module, inputs: Tensor, labels: Tensor, loss: LossFunction) -> tuple[float, float]:
+    """gᵀHg = żᵀ H_z ż + ∂L/∂z · z̈ and ‖g‖², with ż and z̈ the logits' derivatives along the gradient."""
+    logits, found = layers(model, inputs, bends=True)
+    slope = logit_gradient(loss, logits, labels, len(labels))
+    direction = pull_layers(found, slope)
+    first, second = taylor(found, direction)
+    middle = logit_product(loss, logits, labels, len(labels))(first)
+    square = sum(part.square().sum().item() for pair in direction for part in pair if part is not None)
+    return ((first * middle).sum() + (slope * second).sum()).item(), square
