@@ -182,52 +182,37 @@ def pull(model: nn.Module, found: list[Layer], cotangent: Tensor) -> Tensor:
         Shape ``(d,)``.
     """
     grads = {}
-    for layer, (weight, bias) in zip(found, pull_layers(found, cotangent), strict=True):
-        grads[id(layer.linear.weight)], grads[id(layer.linear.bias)] = weight, bias
+    for layer, d in zip(found, backward(found, cotangent), strict=True):
+        grads[id(layer.linear.weight)], grads[id(layer.linear.bias)] = d.T @ layer.inputs, d.sum(0)
     weights = Weights(model)
     return weights.flat([grads[id(p)] for p in weights.params])
 
 
-def pull_layers(found: list[Layer], cotangent: Tensor) -> list[tuple[Tensor | None, Tensor | None]]:
-    """Give Jᵀ cotangent layer by layer: for each its weight's and its bias's part, None where frozen or absent.
+def along_gradient(found: list[Layer], cotangent: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Differentiate the logits twice along g = Jᵀ cotangent, without forming g.
 
-    Args:
-        found: The layers.
-        cotangent: Shape ``(n, classes)``.
-
-    Returns:
-        One pair per layer.
-    """
-    pairs: list[tuple[Tensor | None, Tensor | None]] = []
-    for layer, d in zip(found, backward(found, cotangent), strict=True):
-        weight, bias = layer.linear.weight, layer.linear.bias
-        pairs.append((
-            d.T @ layer.inputs if weight.requires_grad else None,
-            d.sum(0) if bias is not None and bias.requires_grad else None,
-        ))
-    return pairs
-
-
-def taylor(found: list[Layer], direction: list[tuple[Tensor | None, Tensor | None]]) -> tuple[Tensor, Tensor]:
-    """Give first and second derivative of the logits along a direction in the weights, by one forward pass.
+    A layer's part of g is δᵀx with its inputs x and deltas δ, so multiplying by it is multiplying by Gram matrices:
+    x̃ gᵀ = (x̃ xᵀ) δ, and ‖g‖² = Σ (x xᵀ) ∘ (δ δᵀ). For few examples that is far cheaper.
 
     Args:
         found: The layers, with their bends.
-        direction: For each layer its weight's and its bias's part.
+        cotangent: Shape ``(n, classes)``.
 
     Returns:
-        d z / dt and d² z / dt², each ``(n, classes)``.
+        d z / dt and d² z / dt², each ``(n, classes)``, and ‖g‖².
     """
-    x1, x2 = torch.zeros_like(found[0].inputs[:, :0]), torch.zeros_like(found[0].inputs[:, :0])  # the inputs stay
-    for layer, (weight, bias) in zip(found, direction, strict=True):
-        w = layer.linear.weight.detach()
-        h1 = torch.zeros(len(layer.inputs), len(w), dtype=w.dtype, device=w.device)
+    square = 0.0
+    x1 = x2 = torch.zeros_like(found[0].inputs[:, :0])  # the inputs of the first layer stay where they are
+    for layer, delta in zip(found, backward(found, cotangent), strict=True):
+        weight = layer.linear.weight
+        gram = row_gram(layer)
+        h1 = gram @ delta
+        square += (delta * h1).sum().item()
         h2 = torch.zeros_like(h1)
-        if weight is not None:
-            h1 = layer.inputs @ weight.T
-        if bias is not None:
-            h1 = h1 + bias
         if layer is not found[0]:
-            h1, h2 = h1 + x1 @ w.T, x2 @ w.T + (0 if weight is None else 2 * x1 @ weight.T)
+            w = weight.detach()
+            h1, h2 = h1 + x1 @ w.T, x2 @ w.T
+            if weight.requires_grad:
+                h2 = h2 + 2 * (x1 @ layer.inputs.T) @ delta
         x1, x2 = layer.back(h1), layer.back(h2) + (0 if layer.bend is None else layer.bend * h1.square())
-    return x1, x2
+    return x1, x2, square
