@@ -18,7 +18,7 @@ from surefoot.records import RunFolder
 from surefoot.records.environment import environment
 from surefoot.registry import DATA, LOSSES
 from surefoot.schema import SPLITS, Predictions, RunSpec, Splits
-from surefoot.seeding import seed_everything
+from surefoot.seeding import generator, seed_everything
 from surefoot.trackers import build_trackers
 from surefoot.train import Trainee, fit, predict
 from surefoot.train.loop import Progress, horizon
@@ -124,14 +124,15 @@ def run(
 
 def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
     seed_everything(spec.seed, "init")
-    model = build_model(spec.model, splits)
+    loss = LOSSES.build(spec.method.loss)
+    model = loss.attach(build_model(spec.model, splits), splits, generator(spec.seed, "loss"))
     try:
         model.to(spec.device)
+        loss.to(spec.device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"Expected a device torch can use, but got {spec.device!r}. Use --device cpu.") from error
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
-    loss = LOSSES.build(spec.method.loss).to(spec.device)
     try:
         optimizer = build_optimizer(spec.method, model)
     except ValueError as error:  # torch's own word on an option

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.losses._base import Loss
+from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.optim import Parts, Wrapper
 from surefoot.records import RunFolder
-from surefoot.schema import LossTerms, Moment, Splits
+from surefoot.schema import LossTerms, Moment, SplitName, Splits
 from surefoot.seeding import generator
 from surefoot.train.checkpoint import load_checkpoint, random_state, save_checkpoint, set_random_state
+from surefoot.train.predict import predict
 from surefoot.train.tracker import Horizon, Tracker, undisturbed
 
 Progress = Callable[[int, int, float], None]  # steps made, steps in all, loss
@@ -171,7 +172,7 @@ class _Session:
         rows = self.order[position * batch_size : (position + 1) * batch_size]
         rates = [group["lr"] for group in self.trainee.optimizer.param_groups]
         try:
-            loss = self._learn(rows)
+            loss = self._learn(rows, step)
             self.step = step + 1
             facts = self.trainee.optimizer.facts
             self.passes += facts.passes if facts else 1
@@ -191,22 +192,32 @@ class _Session:
         left = f"The last good checkpoint is {kept[-1]}." if kept else "There is no earlier checkpoint."
         return DivergedError(f"Training stopped at {when}{'' if lr is None else f', lr {lr:.3g}'}: {reason} {left}")
 
-    def _learn(self, rows: Tensor) -> float:
-        inputs = self.splits.train.inputs[rows].to(self.device)
-        labels = self.splits.train.labels[rows].to(self.device)
+    def _learn(self, rows: Tensor, step: int) -> float:
+        model, objective, optimizer = self.trainee.model, self.trainee.loss, self.trainee.optimizer
+        train, scene = self.splits.train, self._scene(step)
+        found = Batch(train.inputs[rows].to(self.device), train.labels[rows].to(self.device), rows.to(self.device))
+        batch = objective.prepare(model, found, scene)
         clean: list[Tensor] = []
 
         def losses(part: slice | Tensor) -> LossTerms:
-            logits = self.trainee.model(inputs[part])
+            terms, outputs = objective.evaluate(model, batch[part])
             if isinstance(part, slice) and (part.start or 0) == sum(map(len, clean)):
-                clean.append(logits.detach())  # the first look at these examples is at the weights before the step
-            terms: LossTerms = self.trainee.loss(logits, labels[part])
+                clean.append(outputs.detach())  # the first look at these examples is at the weights before the step
             return terms
 
-        loss = self.trainee.optimizer.step(Parts(losses, n=len(labels)))
-        self.trainee.loss.observe(torch.cat(clean), labels)
+        loss = optimizer.step(Parts(losses, n=len(batch)))
+        objective.observe(batch, torch.cat(clean))
         self.trainee.schedule.step()
+        if (step + 1) % self.length.steps_per_epoch == 0:
+            objective.epoch_end(model, scene)
         return float("nan") if loss is None else loss.item()
+
+    def _scene(self, step: int) -> Scene:
+        def logits(split: SplitName) -> Tensor:
+            return predict(self.trainee.model, self.splits[split])
+
+        lr = float(self.trainee.optimizer.param_groups[0]["lr"])
+        return Scene(self.splits, generator(self.seed, f"loss/{step}"), logits, lr)
 
     def _track(self) -> None:
         due = [tracker for tracker in self.trackers if tracker.due(self.step)]
