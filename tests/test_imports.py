@@ -16,11 +16,17 @@ LAYERS = {
     0: {"schema", "errors", "registry", "seeding", "method", "__init__"},
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
     2: {"train", "records"},
-    3: {"trackers", "evaluate", "experiment"},
+    3: {"trackers", "evaluate", "experiment", "certificate"},
     4: {"studies", "report"},
     5: {"cli", "serve", "integrations", "__main__"},
 }
-SIDEWAYS = {("train", "records"), ("experiment", "trackers"), ("experiment", "evaluate"), ("__main__", "cli")}
+SIDEWAYS = {
+    ("train", "records"),
+    ("experiment", "trackers"),
+    ("experiment", "evaluate"),
+    ("trackers", "certificate"),
+    ("__main__", "cli"),
+}
 LEVEL = {room: level for level, rooms in LAYERS.items() for room in rooms}
 
 

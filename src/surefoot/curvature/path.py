@@ -1,0 +1,117 @@
+"""Loss and smallest curvature along the path from the weights to SAM's perturbed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from surefoot.curvature._model import LossFunction, Weights, cross_entropy
+from surefoot.curvature.hessian import Hessian
+from surefoot.curvature.lanczos import lanczos
+from surefoot.errors import InputError
+
+
+@dataclass(frozen=True)
+class Path:
+    """What happens between θ (t = 0) and θ̃ = θ + ρ g/‖g‖ (t = 1).
+
+    Attributes:
+        t: Where, in [0, 1].
+        loss: Mean loss there.
+        kappa_min: Smallest Hessian eigenvalue there (NaN where not asked for).
+        kappa_error: Its error estimate.
+        along: uᵀ H u in the direction u = g/‖g‖ of the path.
+        gradient_norm: ‖∇L(θ)‖.
+        rho: Length of the path.
+    """
+
+    t: Tensor
+    loss: Tensor
+    kappa_min: Tensor
+    kappa_error: Tensor
+    along: Tensor
+    gradient_norm: float
+    rho: float
+
+    @property
+    def bound(self) -> float:
+        """−‖∇L(θ)‖/ρ, which κ_min must not fall below for the CSAM paper's lemmas."""
+        return -self.gradient_norm / self.rho
+
+
+@contextmanager
+def moved(model: nn.Module, direction: Tensor) -> Iterator[None]:
+    """Shift the trainable weights by a vector; afterwards they are back, copied bit for bit.
+
+    Args:
+        model: The model.
+        direction: Shape ``(d,)``.
+    """
+    weights = Weights(model)
+    copies = [p.detach().clone() for p in weights.params]
+    try:
+        with torch.no_grad():
+            for p, part in zip(weights.params, weights.parts(direction.to(weights.dtype)), strict=True):
+                p.add_(part)
+        yield
+    finally:
+        with torch.no_grad():
+            for p, copy in zip(weights.params, copies, strict=True):
+                p.copy_(copy)
+
+
+def ascent_path(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    rho: float,
+    ts: Tensor | None = None,
+    loss: LossFunction = cross_entropy,
+    eigenvalues: bool = True,
+    tol: float = 1e-2,
+    max_products: int = 60,
+) -> Path:
+    r"""Follow :math:`\theta' = (1-t)\theta + t\tilde\theta`, :math:`\tilde\theta = \theta + \rho\, g/\|g\|`.
+
+    Args:
+        model: Any module; its weights come back bit for bit.
+        inputs: The batch, shape ``(n, *shape)``.
+        labels: Shape ``(n,)``.
+        rho: SAM's radius, > 0.
+        ts: Where to look; by default 0, ¼, ½, ¾, 1.
+        loss: One value per example, or ``LossTerms``.
+        eigenvalues: Find κ_min; without it only the loss and the curvature along the path, one product each.
+        tol: Relative error of κ_min, by the estimate of Lanczos.
+        max_products: At most so many products per point.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: If ρ is not positive or the gradient is zero.
+    """
+    if rho <= 0:
+        raise InputError(f"Expected rho > 0, but got {rho}. Pass SAM's radius.")
+    ts = torch.linspace(0, 1, 5, dtype=torch.float64) if ts is None else ts.double()
+    gradient = Hessian(model, inputs, labels, loss=loss, cache=False).gradient
+    norm = gradient.norm().item()
+    if norm == 0:
+        raise InputError("Expected a gradient, but it is zero. There is no ascent direction at this point.")
+    u = gradient / norm
+    rows = []
+    for t in ts.tolist():
+        with moved(model, t * rho * u):
+            operator = Hessian(model, inputs, labels, loss=loss)
+            along = (u @ (operator @ u)).item()
+            kappa, error = float("nan"), float("nan")
+            if eigenvalues:
+                found = lanczos(operator, end="bottom", start=u, tol=tol, max_products=max_products, min_products=12)
+                kappa, error = found.values[0].item(), found.errors[0].item()
+            rows.append((operator.loss, kappa, error, along))
+    columns = torch.tensor(rows, dtype=torch.float64).T
+    return Path(ts, columns[0], columns[1], columns[2], columns[3], norm, rho)
