@@ -1,17 +1,55 @@
-"""The only binning: equal-width bins (a, b], and what falls into them."""
+"""The only binning: equal-width bins (a, b], equal-mass groups, and what falls into them."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from surefoot.errors import OptionError
 
+Array = np.ndarray[Any, np.dtype[np.float64]]
+# So that what several passes go over stays in the processor's cache.
+_AT_ONCE = 1 << 15
+_ENTRIES = 1 << 18
+
+
+def check_bins(n_bins: int) -> None:
+    """Refuse fewer than one bin."""
+    if n_bins < 1:
+        raise OptionError(f"Expected n_bins ≥ 1, but got {n_bins}. 15 is usual.")
+
+
+def bin_index(values: Tensor, n_bins: int) -> Tensor:
+    """Give the equal-width bin (a, b] of each value: ⌈value · n_bins⌉ − 1, with exactly 0 in the first bin.
+
+    Args:
+        values: In [0, 1], any shape.
+        n_bins: Number of bins.
+
+    Returns:
+        Integers in [0, n_bins), int64, of the same shape.
+
+    Example:
+        >>> bin_index(torch.tensor([0.0, 0.5, 0.6, 1.0]), 2)
+        tensor([0, 0, 1, 1])
+    """
+    check_bins(n_bins)
+    return torch.from_numpy(_index(values.detach().double().cpu().numpy(), n_bins))
+
+
+def _index(values: Array, n_bins: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    # In float64: the product in float32 can round a value into the neighbouring bin. In NumPy: on small arrays it is
+    # several times faster than torch, which starts its threads for each step.
+    index = np.ceil(values * n_bins).astype(np.int64)
+    index -= 1
+    return np.clip(index, 0, n_bins - 1, out=index)
+
 
 def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
     """Count examples and add up confidence and correctness in equal-width bins (a, b].
-
-    The index is ⌈confidence · n_bins⌉ − 1; a confidence of exactly 0 goes to the first bin, 1 to the last.
 
     Args:
         confidence: Values in [0, 1], shape ``(n,)``.
@@ -28,23 +66,100 @@ def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
         >>> bin_sums(torch.tensor([0.0, 0.5, 0.6, 1.0]), torch.tensor([0, 1, 0, 1]), 2)[0]
         tensor([2., 2.], dtype=torch.float64)
     """
-    if n_bins < 1:
-        raise OptionError(f"Expected n_bins ≥ 1, but got {n_bins}. 15 is usual.")
-    confidence = confidence.double()
-    index = ((confidence * n_bins).ceil().long() - 1).clamp_(0, n_bins - 1)
-    rows = (torch.ones_like(confidence), confidence, correct.double())
-    return torch.stack([torch.bincount(index, weights=row, minlength=n_bins) for row in rows])
+    check_bins(n_bins)
+    confidence = confidence.detach()
+    count, total = np.zeros(2 * n_bins), np.zeros(2 * n_bins)  # of misses first, then of hits
+    for c, hit in zip(confidence.split(_AT_ONCE), correct.split(_AT_ONCE), strict=True):
+        sure = c.double().cpu().numpy()
+        cell = _index(sure, n_bins) + n_bins * hit.bool().cpu().numpy()
+        count += np.bincount(cell, minlength=2 * n_bins)
+        total += np.bincount(cell, weights=sure, minlength=2 * n_bins)
+    hits = count[n_bins:]
+    return torch.from_numpy(np.stack([count[:n_bins] + hits, total[:n_bins] + total[n_bins:], hits]))
 
 
-def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Give each example's confidence and whether its most likely class (the first of equals) is the true one.
+def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
+    """Do what :func:`bin_sums` does for each class k, with p_k as the confidence and y = k as the correctness.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``.
         labels: Class indices, shape ``(n,)``.
+        n_bins: Number of bins.
 
     Returns:
-        Two tensors of shape ``(n,)``.
+        Shape ``(3, classes, n_bins)``, float64.
     """
-    confidence, predicted = probs.max(1)
-    return confidence, predicted == labels
+    check_bins(n_bins)
+    n_classes = probs.shape[1]
+    size = n_classes * n_bins
+    count, total, hits = np.zeros(size), np.zeros(size), np.zeros(size)
+    sums = np.zeros(n_classes)
+    rows = max(1, _ENTRIES // n_classes)
+    for part, y in zip(probs.detach().split(rows), labels.cpu().split(rows), strict=True):
+        p = (part if part.dtype in (torch.float32, torch.float64) else part.float()).cpu()
+        sums += p.double().sum(0).numpy()
+        # At most n_bins entries of a row are above the first bin; with many classes, few are. The rest need no bin.
+        place = np.flatnonzero((p >= 0.999 / n_bins).numpy())
+        value = p.numpy().reshape(-1)[place].astype(np.float64)
+        cell = place % n_classes * n_bins + _index(value, n_bins)
+        count += np.bincount(cell, minlength=size)
+        total += np.bincount(cell, weights=value, minlength=size)
+        truth = y.numpy()
+        p_y = p.numpy()[np.arange(len(truth)), truth].astype(np.float64)
+        hits += np.bincount(truth * n_bins + _index(p_y, n_bins), minlength=size)
+    table = np.stack([count, total, hits]).reshape(3, n_classes, n_bins)
+    table[0, :, 0] = len(labels) - table[0, :, 1:].sum(1)
+    table[1, :, 0] = np.maximum(sums - table[1, :, 1:].sum(1), 0)
+    return torch.from_numpy(table)
+
+
+def tied_means(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort by key, and give examples with equal keys their common mean, so that the order of ties is of no account.
+
+    Args:
+        keys: What to sort by, ascending, shape ``(n,)``.
+        values: What to average over ties, shape ``(n,)``.
+
+    Returns:
+        Sorted keys, values in that order with ties averaged, and the number of the tie group of each.
+
+    Example:
+        >>> tied_means(torch.tensor([0.5, 0.25, 0.5]), torch.tensor([1.0, 1.0, 0.0]))[1]
+        tensor([1.0000, 0.5000, 0.5000], dtype=torch.float64)
+    """
+    ordered, order = keys.sort(stable=True)
+    _, group, size = ordered.unique_consecutive(return_inverse=True, return_counts=True)
+    means = torch.bincount(group, weights=values[order].double()) / size
+    return ordered, means[group], group
+
+
+def equal_mass_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
+    """Do what :func:`bin_sums` does for bins of equal mass: sorted examples cut into near-equal runs.
+
+    The first ``n mod n_bins`` runs get one example more. Where a cut falls among equal confidences, each side gets
+    its share of them with their mean correctness, so no example is dropped and no order of ties is preferred.
+
+    Args:
+        confidence: Values in [0, 1], shape ``(n,)``.
+        correct: 1 where the prediction is right, shape ``(n,)``.
+        n_bins: Number of bins; some stay empty when there are fewer examples.
+
+    Returns:
+        Shape ``(3, n_bins)``, float64: count, sum of confidence, sum of correctness.
+
+    Example:
+        >>> equal_mass_sums(torch.tensor([0.5, 1.0, 1.0]), torch.tensor([1, 1, 0]), 2)[2]
+        tensor([1.5000, 0.5000], dtype=torch.float64)
+    """
+    check_bins(n_bins)
+    ordered, means, _ = tied_means(confidence.double(), correct)
+    size, more = divmod(len(ordered), n_bins)
+    count = torch.full((n_bins,), float(size), dtype=torch.float64)
+    count[:more] += 1
+    ends = count.cumsum(0).long()
+
+    def per_run(values: Tensor) -> Tensor:
+        before = torch.cat([values.new_zeros(1), values.cumsum(0)])
+        return before[ends] - before[ends - count.long()]
+
+    return torch.stack([count, per_run(ordered), per_run(means)])

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from surefoot.metrics._sums import SumsFunction
 
 
-def sums_of(values: Callable[[Tensor, Tensor], Tensor]) -> SumsFunction:
+def sums_of(values: Callable[..., Tensor]) -> SumsFunction:
     """Give the sums (total, count) behind the mean of a value per example.
 
     Args:
-        values: Maps probabilities and labels to one float64 value per example.
+        values: Maps probabilities, labels and options to one float64 value per example.
 
     Returns:
         A function for :class:`~surefoot.metrics._sums.Stream`.
     """
 
-    def sums(probs: Tensor, labels: Tensor) -> Tensor:
-        each = values(probs, labels)
-        return each.new_tensor([0.0, len(each)]) + each.new_tensor([1.0, 0.0]) * each.sum()
+    def sums(probs: Tensor, labels: Tensor, **options: Any) -> Tensor:
+        each = values(probs, labels, **options)
+        return torch.stack([each.sum(), each.new_tensor(len(each))])
 
     return sums
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from surefoot.metrics._binning import top_label
 from surefoot.metrics._means import finish_mean, sums_of
-from surefoot.metrics._sums import check
+from surefoot.metrics._top import checked_top_label, top_label
 from surefoot.registry import METRICS
 
 
 def _values(probs: Tensor, labels: Tensor) -> Tensor:
-    return top_label(probs, labels)[1].to(torch.float64)
+    return top_label(probs, labels)[1].double()
+
+
+def _of_top(confidence: Tensor, correct: Tensor) -> Tensor:
+    return correct.double().mean()
 
 
 @METRICS.register(
@@ -23,6 +25,8 @@ def _values(probs: Tensor, labels: Tensor) -> Tensor:
     reference="share of right predictions",
     sums=sums_of(_values),
     finish=finish_mean,
+    each=_values,
+    top=_of_top,
 )
 def accuracy(probs: Tensor, labels: Tensor) -> Tensor:
     """Share of examples whose most likely class is the true one.
@@ -39,4 +43,4 @@ def accuracy(probs: Tensor, labels: Tensor) -> Tensor:
         >>> accuracy(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))
         tensor(0.5000, dtype=torch.float64)
     """
-    return _values(*check(probs, labels)).mean()
+    return _of_top(*checked_top_label(probs, labels))

@@ -9,7 +9,16 @@ from surefoot.metrics._sums import check
 from surefoot.registry import METRICS
 
 
-def _values(probs: Tensor, labels: Tensor) -> Tensor:
+def squared_distance(probs: Tensor, labels: Tensor) -> Tensor:
+    """Give each example's squared distance from its one-hot label.
+
+    Args:
+        probs: Class probabilities, shape ``(n, classes)``.
+        labels: Class indices, shape ``(n,)``.
+
+    Returns:
+        Shape ``(n,)``, float64.
+    """
     probs = probs.double()
     of_truth = probs.gather(1, labels[:, None]).squeeze(1)
     return probs.square().sum(1) - 2 * of_truth + 1
@@ -21,8 +30,9 @@ def _values(probs: Tensor, labels: Tensor) -> Tensor:
     lower_is_better=True,
     range=(0.0, 2.0),
     reference="Brier 1950",
-    sums=sums_of(_values),
+    sums=sums_of(squared_distance),
     finish=finish_mean,
+    each=squared_distance,
 )
 def brier(probs: Tensor, labels: Tensor) -> Tensor:
     """Brier score: mean squared distance between predicted and one-hot probabilities, summed over classes.
@@ -39,4 +49,4 @@ def brier(probs: Tensor, labels: Tensor) -> Tensor:
         >>> brier(tensor([[0.5, 0.5]]), tensor([0]))
         tensor(0.5000, dtype=torch.float64)
     """
-    return _values(*check(probs, labels)).mean()
+    return squared_distance(*check(probs, labels)).mean()

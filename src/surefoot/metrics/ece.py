@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from surefoot.metrics._binning import bin_sums, top_label
-from surefoot.metrics._sums import check
+from surefoot.metrics._binned import binned
+from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
-
-
-def _sums(probs: Tensor, labels: Tensor, *, n_bins: int) -> Tensor:
-    return bin_sums(*top_label(probs, labels), n_bins)
 
 
 def _finish(sums: Tensor) -> Tensor:
@@ -24,8 +21,7 @@ def _finish(sums: Tensor) -> Tensor:
     lower_is_better=True,
     range=(0.0, 1.0),
     reference="Guo et al. 2017, arXiv:1706.04599",
-    sums=_sums,
-    finish=_finish,
+    **binned(_finish),
 )
 def ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
     r"""Expected calibration error: mean gap between confidence and accuracy over equal-width bins.
@@ -45,4 +41,4 @@ def ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
         >>> ece(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))  # 75 % sure, 50 % right
         tensor(0.2500, dtype=torch.float64)
     """
-    return _finish(_sums(*check(probs, labels), n_bins=n_bins))
+    return _finish(bin_sums(*checked_top_label(probs, labels), n_bins))

@@ -21,6 +21,7 @@ def _values(probs: Tensor, labels: Tensor) -> Tensor:
     reference="Good 1952",
     sums=sums_of(_values),
     finish=finish_mean,
+    each=_values,
 )
 def nll(probs: Tensor, labels: Tensor) -> Tensor:
     """Negative log-likelihood: mean of −log p(true class), in nats.

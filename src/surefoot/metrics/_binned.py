@@ -1,0 +1,43 @@
+"""Metrics of the top label that are functions of equal-width bins: one state, several ways to read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._sums import FinishFunction
+from surefoot.metrics._top import sums_of_top
+
+
+def binned(finish: FinishFunction) -> dict[str, Any]:
+    """Give the facts of a metric that the bins' counts, confidences and hits determine.
+
+    Args:
+        finish: Maps sums of shape ``(3, n_bins)`` to the metric.
+
+    Returns:
+        ``sums``, ``finish``, ``top``, ``bins`` and the kind of ``interval`` that suits, to be declared at registration.
+    """
+
+    def of_top(confidence: Tensor, correct: Tensor, *, n_bins: int = 15) -> Tensor:
+        return finish(bin_sums(confidence, correct, n_bins))
+
+    def sums(confidence: Tensor, correct: Tensor, *, n_bins: int) -> Tensor:
+        return bin_sums(confidence, correct, n_bins)
+
+    return {"sums": sums_of_top(sums), "finish": finish, "top": of_top, "bins": True, "interval": "corrected"}
+
+
+def gaps(sums: Tensor) -> tuple[Tensor, Tensor]:
+    """Give each bin's share of the examples and its mean confidence minus its accuracy, 0 where it is empty.
+
+    Args:
+        sums: Shape ``(3, …, n_bins)``: count, sum of confidence, sum of correctness.
+
+    Returns:
+        Two tensors of shape ``(…, n_bins)``.
+    """
+    count, confidence, correct = sums.unbind()
+    return count / count.sum(-1, keepdim=True), (confidence - correct) / count.clamp(min=1)

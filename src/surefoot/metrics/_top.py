@@ -1,0 +1,142 @@
+"""The top label: each example's confidence and whether it is right, from probabilities or from logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from surefoot.errors import InputError
+from surefoot.metrics._sums import TOLERANCE, check_rows, check_shapes, row_chunks
+from surefoot.registry import METRICS
+
+
+def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Give each example's confidence and whether its most likely class (the first of equals) is the true one.
+
+    Args:
+        probs: Class probabilities, shape ``(n, classes)``.
+        labels: Class indices, shape ``(n,)``.
+
+    Returns:
+        Two tensors of shape ``(n,)``.
+
+    Example:
+        >>> top_label(torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([1, 1]))
+        (tensor([0.7500, 0.5000]), tensor([ True, False]))
+    """
+    confidence = probs.amax(1)
+    return confidence, _is_top(probs, labels, confidence, confidence)
+
+
+def top_label_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Give confidence and correctness without writing the softmax down.
+
+    The confidence is 1 / Σ exp(z − max z), and the predicted class is that of the largest *logit*, also where the
+    probabilities of several classes round to the same number.
+
+    Args:
+        logits: Shape ``(n, classes)``.
+        labels: Class indices, shape ``(n,)``.
+
+    Returns:
+        Two tensors of shape ``(n,)``.
+    """
+    logits = logits.detach()
+    confidence = logits.new_empty(len(logits), dtype=torch.promote_types(logits.dtype, torch.float32))
+    correct = logits.new_empty(len(logits), dtype=torch.bool)
+    for start, rows in row_chunks(logits):
+        here = slice(start, start + len(rows))
+        highest = rows.amax(1)
+        torch.reciprocal((rows - highest[:, None]).exp_().sum(1, dtype=confidence.dtype), out=confidence[here])
+        correct[here] = _is_top(rows, labels[here], highest, confidence[here])
+    return confidence, correct
+
+
+def _is_top(rows: Tensor, labels: Tensor, highest: Tensor, confidence: Tensor) -> Tensor:
+    """Say where the true class is the first of those with the highest value.
+
+    That it has the highest value is quickly seen. Only where that is not more than about half of all can another
+    class have it too, and come first. Where many rows are of that kind, ties are looked for all at once beforehand.
+    """
+    correct = rows.gather(1, labels[:, None]).squeeze(1) == highest
+    shared = (correct & (confidence <= 0.5 + TOLERANCE)).nonzero().squeeze(1)
+    many = len(shared) > len(rows) // 8
+    if len(shared) and (not many or int(torch.count_nonzero(rows == highest[:, None])) > len(rows)):
+        correct[shared] = rows[shared].argmax(1) == labels[shared]
+    return correct
+
+
+def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Do what :func:`check` and :func:`top_label` do, in one walk through memory.
+
+    Args:
+        probs: Class probabilities, shape ``(n, classes)``.
+        labels: Class indices, shape ``(n,)``.
+
+    Returns:
+        Confidence and correctness, shape ``(n,)``.
+    """
+    check_shapes(probs, labels, "probs")
+    probs = probs.detach()
+    confidence = probs.new_empty(len(probs))
+    correct = probs.new_empty(len(probs), dtype=torch.bool)
+    for start, rows in row_chunks(probs):
+        check_rows(rows, start)
+        here = slice(start, start + len(rows))
+        torch.amax(rows, 1, out=confidence[here])
+        correct[here] = _is_top(rows, labels[here], confidence[here], confidence[here])
+    return confidence, correct
+
+
+def from_logits(name: str, logits: Tensor, labels: Tensor, **options: Any) -> Tensor:
+    """Compute a metric from logits: for those of the top label alone without a softmax in memory.
+
+    Args:
+        name: A registered metric.
+        logits: Shape ``(n, classes)``, finite.
+        labels: Class indices, shape ``(n,)``.
+        **options: The metric's options.
+
+    Returns:
+        What the metric gives on ``logits.softmax(1)``.
+
+    Raises:
+        InputError: If logits and labels do not fit, or a logit is not finite.
+
+    Example:
+        >>> from_logits("ece", torch.tensor([[0.0, 0.0]]), torch.tensor([0]))
+        tensor(0.5000, dtype=torch.float64)
+    """
+    part = METRICS[name]
+    options = dict(part.spec(options).options)
+    check_shapes(logits, labels, "logits")
+    if "top" not in part.facts:
+        value: Tensor = part.build(logits.double().softmax(1), labels, **options)
+        return value
+    confidence, correct = top_label_of_logits(logits, labels)
+    if not bool(confidence.isfinite().all()):
+        row = int((~confidence.isfinite()).to(torch.uint8).argmax())
+        raise InputError(
+            f"Expected finite logits, but row {row} is {logits[row].tolist()[:8]}. Find out where the model overflows."
+        )
+    top: Callable[..., Tensor] = part.facts["top"]
+    return top(confidence, correct, **options)
+
+
+def sums_of_top(of_top: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Turn sums over confidence and correctness into sums over probabilities and labels.
+
+    Args:
+        of_top: Maps confidence, correctness and options to sums.
+
+    Returns:
+        A function for :class:`~surefoot.metrics._sums.Stream`.
+    """
+
+    def sums(probs: Tensor, labels: Tensor, **options: Any) -> Tensor:
+        return of_top(*top_label(probs, labels), **options)
+
+    return sums

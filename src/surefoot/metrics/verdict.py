@@ -1,0 +1,128 @@
+"""What to say about predictions: over-confident, under-confident, both, or as right as the examples can tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Generator, Tensor
+
+from surefoot.metrics._binning import bin_sums, class_bin_sums
+from surefoot.metrics._top import checked_top_label
+from surefoot.metrics.bootstrap import Interval, bootstrap_sums
+from surefoot.metrics.classwise_ece import ece_of_classes
+from surefoot.metrics.reliability import Consistency, Reliability, consistency, reliability_of_sums
+from surefoot.seeding import generator as make_generator
+
+Finding = Literal["over-confident", "under-confident", "mixed", "calibrated"]
+
+
+@dataclass(frozen=True)
+class ClassVerdict:
+    """Calibration of one class's probability. Fractions."""
+
+    label: int
+    count: int
+    ece: float
+    gap: float
+    """Mean probability of the class less its frequency: positive when predicted too often."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The numbers behind a sentence about calibration. Fractions, with intervals."""
+
+    n: int
+    finding: Finding
+    accuracy: Interval
+    gap: Interval
+    """Mean confidence less accuracy."""
+    ece: Interval
+    overconfidence: float
+    underconfidence: float
+    consistency: Consistency
+    reliability: Reliability
+    classes: tuple[ClassVerdict, ...]
+    """From the worst calibrated class to the best; empty when not asked for."""
+
+
+def verdict(
+    probs: Tensor, labels: Tensor, *, n_bins: int = 15, level: float = 0.95, generator: Generator | None = None
+) -> Verdict:
+    """Judge predictions.
+
+    Args:
+        probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
+        labels: Class indices, shape ``(n,)``.
+        n_bins: Number of bins (a, b].
+        level: Of intervals, bars and the test of calibration.
+        generator: Where the randomness comes from; the same numbers each time when left out.
+
+    Returns:
+        The verdict.
+
+    Example:
+        >>> from torch import arange, tensor
+        >>> verdict(tensor([[0.9, 0.1]]).expand(1000, 2), (arange(1000) % 2)).finding  # 90 % sure, 50 % right
+        'over-confident'
+    """
+    bins = bin_sums(*checked_top_label(probs, labels), n_bins)
+    return verdict_of_sums(bins, class_bin_sums(probs, labels, n_bins), level=level, generator=generator)
+
+
+def verdict_of_sums(
+    bins: Tensor, class_bins: Tensor | None = None, *, level: float = 0.95, generator: Generator | None = None
+) -> Verdict:
+    """Judge predictions from the sums of streams, without any example at hand.
+
+    ``calibrated`` means that chance alone gives such an ECE more often than 1 − level. Otherwise the sign of the
+    confidence gap decides; where its interval holds 0, too sure in some bins and too unsure in others: ``mixed``.
+
+    Args:
+        bins: Shape ``(3, n_bins)``, as ``Stream("ece").sums`` has them.
+        class_bins: Shape ``(3, classes, n_bins)``, as ``Stream("classwise_ece").sums`` has them.
+        level: Of intervals, bars and the test of calibration.
+        generator: Where the randomness comes from; the same numbers each time when left out.
+
+    Returns:
+        The verdict.
+
+    Example:
+        >>> from torch import tensor
+        >>> verdict_of_sums(tensor([[1000.0], [600.0], [700.0]])).finding
+        'under-confident'
+    """
+    source = generator or make_generator(0, "verdict")
+    chance = consistency(bins, level=level, generator=source)
+    gap = bootstrap_sums("confidence_gap", bins, level=level, generator=source)
+    n, less = bins[0].sum(), bins[1] - bins[2]
+    return Verdict(
+        n=int(n),
+        finding=_finding(chance, gap),
+        accuracy=bootstrap_sums("accuracy", bins, level=level, generator=source),
+        gap=gap,
+        ece=bootstrap_sums("ece", bins, level=level, generator=source),
+        overconfidence=(less.clamp(min=0).sum() / n).item(),
+        underconfidence=(-less.clamp(max=0).sum() / n).item(),
+        consistency=chance,
+        reliability=reliability_of_sums(bins, level=level),
+        classes=_classes(class_bins) if class_bins is not None else (),
+    )
+
+
+def _finding(chance: Consistency, gap: Interval) -> Finding:
+    if not chance.miscalibrated:
+        return "calibrated"
+    if 0.0 in gap:
+        return "mixed"
+    return "over-confident" if gap.estimate > 0 else "under-confident"
+
+
+def _classes(class_bins: Tensor) -> tuple[ClassVerdict, ...]:
+    count, confidence, correct = class_bins.sum(2).unbind()
+    gap = (confidence - correct) / count
+    found = [
+        ClassVerdict(label, int(correct[label]), error, gap[label].item())
+        for label, error in enumerate(ece_of_classes(class_bins).tolist())
+    ]
+    return tuple(sorted(found, key=lambda each: -each.ece))
