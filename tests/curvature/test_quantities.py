@@ -7,19 +7,19 @@ import torch
 from torch import nn
 
 from surefoot.curvature import chain
-from surefoot.curvature._model import cross_entropy, mse
 from surefoot.curvature.batch_sharpness import batch_sharpness, mean_ratio, rayleigh_ratio
 from surefoot.curvature.eigenbasis import TopEigenbasis, alignment
 from surefoot.curvature.hessian import Hessian
 from surefoot.curvature.jacobian import jacobian_grams, jacobian_norms
 from surefoot.curvature.logit_gram import LogitGram
+from surefoot.curvature.objective import cross_entropy, mse
 from surefoot.curvature.path import ascent_path, moved
 from surefoot.curvature.preconditioned import adam_diagonal
 from surefoot.curvature.sharpness import Sharpness, gn_sharpness
 from surefoot.curvature.thresholds import batch_thresholds, gd_threshold
 from surefoot.errors import InputError, OptionError
 from tests.curvature.problems import NETWORKS, problem
-from tests.oracles.dense_curvature import dense_gauss_newton, dense_gradient, dense_hessian, dense_jacobian
+from tests.oracles.dense_curvature import dense_gauss_newton, dense_gradient, dense_hessian, dense_jacobian, dense_softmax_gauss_newton
 
 DENSE = [name for name in NETWORKS if name != "attention"]
 
@@ -83,8 +83,8 @@ def test_errors_cover_the_truth_along_training() -> None:
             cross_entropy(model(x[rows]), y[rows]).mean().backward()
             optimizer.step()
             if step % 5 == 0:
-                hessian = torch.linalg.eigvalsh(Hessian(model, x, y).dense())
-                top = torch.linalg.eigvalsh(LogitGram(model, x, y).dense())[-1]
+                hessian = torch.linalg.eigvalsh(dense_hessian(model, x, y, cross_entropy))
+                top = torch.linalg.eigvalsh(dense_softmax_gauss_newton(model, x))[-1]
                 exact = {"gn": top, "kappa_max": hessian[-1], "kappa_min": hessian[0]}
                 for kind, sharpness in follow.items():
                     found = sharpness.measure(model, x, y)

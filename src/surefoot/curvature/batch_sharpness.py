@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
-from surefoot.curvature._model import LossFunction, cross_entropy
 from surefoot.curvature.hessian import Hessian
+from surefoot.curvature.objective import LossFunction, cross_entropy
 from surefoot.errors import InputError
 
 
@@ -34,6 +33,7 @@ def rayleigh_ratio(matrix: Tensor, gradient: Tensor) -> float:
         The ratio.
 
     Example:
+        >>> import torch
         >>> round(rayleigh_ratio(torch.diag(torch.tensor([2.0, 4.0])), torch.tensor([2.0, 4.0])), 6)
         3.6
     """
@@ -87,6 +87,7 @@ def batch_sharpness(
         itself and one product.
 
     Example:
+        >>> import torch
         >>> model = nn.Linear(1, 2, bias=False)
         >>> _ = nn.init.zeros_(model.weight)
         >>> batch = (torch.tensor([[2.0]]), torch.tensor([0]))  # H has eigenvalues 0 and 2, g is the second's vector

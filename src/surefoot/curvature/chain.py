@@ -1,4 +1,4 @@
-"""Networks that are a plain chain of linear layers: what can be computed layer by layer, at the price of one gradient."""
+"""Networks that are a plain chain of linear layers: what can be computed layer by layer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature._model import Weights, still
+from surefoot.curvature.objective import Weights, still
 
 ELEMENTWISE = (
     nn.Tanh, nn.ReLU, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity, nn.Dropout,

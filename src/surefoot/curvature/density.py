@@ -56,9 +56,7 @@ class Density:
         return rows.mean(1), rows.std(1) / math.sqrt(rows.shape[1])
 
 
-def density(
-    matrix: Tensor | Operator, *, n_vectors: int = 4, n_steps: int = 30, generator: torch.Generator
-) -> Density:
+def density(matrix: Tensor | Operator, *, n_vectors: int = 4, n_steps: int = 30, generator: torch.Generator) -> Density:
     """Approximate the spectral density by Gauss quadrature from Lanczos runs on random signs.
 
     Args:

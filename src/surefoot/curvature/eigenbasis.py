@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature._model import LossFunction, cross_entropy
 from surefoot.curvature.hessian import Hessian
 from surefoot.curvature.lanczos import Eigen, lanczos
+from surefoot.curvature.objective import LossFunction, cross_entropy
 from surefoot.errors import InputError
 
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
-from surefoot.curvature._model import LossFunction, Weights, chunks, cross_entropy, still, total_loss
 from surefoot.curvature.logit_hessian import LogitProduct, logit_product
+from surefoot.curvature.objective import LossFunction, Weights, chunks, cross_entropy, still, total_loss
 from surefoot.curvature.operator import Operator
 from surefoot.errors import OptionError
 
@@ -77,11 +77,12 @@ def _mixed(slope: Tensor, cotangent: Tensor | None, share: float) -> Tensor:
     slope = slope / slope.norm().clamp_min(torch.finfo(slope.dtype).tiny)
     if cotangent is None:
         return slope
-    return cotangent / cotangent.norm().clamp_min(torch.finfo(slope.dtype).tiny) + share * slope
+    mixed: Tensor = cotangent / cotangent.norm().clamp_min(torch.finfo(slope.dtype).tiny) + share * slope
+    return mixed
 
 
 class GaussNewton(Operator):
-    r"""Gauss–Newton matrix :math:`\tfrac1n \sum_i J_i^\top H_{z,i} J_i` of the mean loss, at the weights as they are now.
+    r"""Gauss–Newton matrix :math:`\tfrac1n \sum_i J_i^\top H_{z,i} J_i` of the mean loss, at the weights as they are.
 
     :math:`J_i` is the Jacobian of example i's logits in the weights and :math:`H_{z,i}` the Hessian of its loss in the
     logits. For cross-entropy it does not depend on the labels.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature._model import LossFunction, Weights, chunks, cross_entropy, still, total_loss
+from surefoot.curvature.objective import LossFunction, Weights, chunks, cross_entropy, still, total_loss
 from surefoot.curvature.operator import Operator
 
 

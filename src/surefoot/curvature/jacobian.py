@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from surefoot.curvature._model import Weights, still
 from surefoot.curvature.chain import backward, is_chain, layers
+from surefoot.curvature.objective import Weights, still
 
 
 def jacobian_grams(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tensor:
     r"""Give :math:`J_i J_i^\top` of every example, exactly.
 
     A chain of linear layers is done layer by layer, for about one gradient in all:
-    :math:`\sum_l (\|x_i^l\|^2 + 1)\, \delta_i^l \delta_i^{l\top}`. Any other model takes one Jacobian per example, which
+    :math:`\sum_l (\|x_i^l\|^2 + 1)\, \delta_i^l \delta_i^{l\top}`. Any other model takes one Jacobian per example; that
     costs about K gradients and ``chunk · K`` times the memory of the weights.
 
     Args:
@@ -74,4 +74,5 @@ def jacobian_norms(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tens
         >>> jacobian_norms(nn.Linear(2, 3, bias=False), torch.tensor([[3.0, 4.0]]))  # J = xᵀ ⊗ I
         tensor([5.])
     """
-    return torch.linalg.eigvalsh(jacobian_grams(model, inputs, chunk=chunk))[:, -1].clamp_min(0).sqrt()
+    top: Tensor = torch.linalg.eigvalsh(jacobian_grams(model, inputs, chunk=chunk))[:, -1]
+    return top.clamp_min(0).sqrt()

@@ -82,7 +82,8 @@ class Krylov:
                 w = w - basis.T @ (basis @ w)
             norm = w.norm()
             if bool(norm > 50 * torch.finfo(w.dtype).eps * scale) and bool(torch.isfinite(norm)):
-                return w / norm
+                unit: Tensor = w / norm
+                return unit
         return None
 
     def grow(self) -> bool:
@@ -109,7 +110,8 @@ class Krylov:
         """‖A v − θ v‖ for the given Ritz pairs (columns of coordinates)."""
         c = coordinates.to(self.basis)
         moved = self.images[: self.size].T @ c - self.basis[: self.size].T @ (c * values.to(c))
-        return moved.norm(dim=0).double().cpu()
+        lengths: Tensor = moved.norm(dim=0).double().cpu()
+        return lengths
 
     def scale(self, theta: Tensor, end: End) -> Tensor:
         """What errors are relative to: |θ|, or 1 % of the largest |θ| seen where the bottom end may be near zero."""

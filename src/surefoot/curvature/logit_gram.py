@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor, nn
 
-from surefoot.curvature._model import LossFunction, cross_entropy, mse
 from surefoot.curvature.chain import backward, forward, is_chain, layers, pull, row_gram
+from surefoot.curvature.objective import LossFunction, cross_entropy, mse
 from surefoot.curvature.operator import Operator
 from surefoot.errors import InputError
 
@@ -34,6 +33,7 @@ class LogitGram(Operator):
         InputError: If the model is no chain, or the loss another one.
 
     Example:
+        >>> import torch
         >>> model = nn.Linear(2, 2, bias=False)
         >>> _ = nn.init.zeros_(model.weight)
         >>> matrix = LogitGram(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0])).dense()
@@ -91,7 +91,8 @@ class LogitGram(Operator):
             Shape ``(d,)``.
         """
         v = pull(self._model, self._layers, self.root(u.view(self._n, -1)))
-        return v / v.norm()
+        unit: Tensor = v / v.norm()
+        return unit
 
     def start(self, labels: Tensor) -> Tensor:
         """Give a first vector for Lanczos: the residuals p − y of the examples, which pull back to the gradient.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from surefoot.curvature._model import LossFunction, cross_entropy, mse, total_loss
+from surefoot.curvature.objective import LossFunction, cross_entropy, mse, total_loss
 
 LogitProduct = Callable[[Tensor], Tensor]
 

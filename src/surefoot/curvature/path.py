@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature._model import LossFunction, Weights, cross_entropy
 from surefoot.curvature.hessian import Hessian
 from surefoot.curvature.lanczos import lanczos
+from surefoot.curvature.objective import LossFunction, Weights, cross_entropy
 from surefoot.errors import InputError
 
 
@@ -27,6 +27,7 @@ class Path:
         along: uᵀ H u in the direction u = g/‖g‖ of the path.
         gradient_norm: ‖∇L(θ)‖.
         rho: Length of the path.
+        direction: u, flat.
     """
 
     t: Tensor
@@ -36,6 +37,7 @@ class Path:
     along: Tensor
     gradient_norm: float
     rho: float
+    direction: Tensor
 
     @property
     def bound(self) -> float:
@@ -114,4 +116,4 @@ def ascent_path(
                 kappa, error = found.values[0].item(), found.errors[0].item()
             rows.append((operator.loss, kappa, error, along))
     columns = torch.tensor(rows, dtype=torch.float64).T
-    return Path(ts, columns[0], columns[1], columns[2], columns[3], norm, rho)
+    return Path(ts, columns[0], columns[1], columns[2], columns[3], norm, rho, u)

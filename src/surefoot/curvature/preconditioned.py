@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature._model import Weights
+from surefoot.curvature.objective import Weights
 from surefoot.curvature.operator import Operator, as_operator
 from surefoot.errors import InputError
 
 
 class Preconditioned(Operator):
-    r"""Symmetric form :math:`P^{-1/2} A P^{-1/2}` of a preconditioned matrix; it has the eigenvalues of :math:`P^{-1}A`.
+    r"""Symmetric form :math:`P^{-1/2} A P^{-1/2}` of a preconditioned matrix, with the eigenvalues of :math:`P^{-1}A`.
 
     Args:
         matrix: Tensor or operator A.

@@ -10,12 +10,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature._model import LossFunction, cross_entropy, mse
 from surefoot.curvature.chain import is_chain
 from surefoot.curvature.gauss_newton import GaussNewton
 from surefoot.curvature.hessian import Hessian
 from surefoot.curvature.lanczos import End, Krylov, assess
 from surefoot.curvature.logit_gram import LogitGram
+from surefoot.curvature.objective import LossFunction, cross_entropy, mse
 from surefoot.curvature.operator import Operator
 from surefoot.curvature.preconditioned import Preconditioned
 from surefoot.errors import InputError, OptionError
@@ -23,8 +23,27 @@ from surefoot.errors import InputError, OptionError
 Kind = Literal["gn", "kappa_max", "kappa_min"]
 GRAM_ROWS = 2000  # above it, products in weight space are cheaper than in logit space
 MIXED = 0.05  # share of the gradient in a warm start: an eigenvector that took over is then not missed
-COLD_FLOOR = 6  # products before a cold estimate can be believed
-SAFETY = 4.0  # estimates from few products are optimistic: times this, they cover the truth in ≥ 95 % of cases
+
+
+@dataclass(frozen=True)
+class _Caution:
+    """How far to trust Lanczos's estimates at one end of the spectrum; measured on training runs.
+
+    Attributes:
+        warm_floor: Products before a warm estimate can be believed.
+        cold_floor: Products before a cold one can.
+        stricter: A warm estimate must be better than the tolerance by this.
+        safety: An estimate times this covers the truth in at least 95 % of cases.
+    """
+
+    warm_floor: int
+    cold_floor: int
+    stricter: float
+    safety: float
+
+
+TOP = _Caution(warm_floor=3, cold_floor=6, stricter=2.0, safety=4.0)
+BOTTOM = _Caution(warm_floor=6, cold_floor=12, stricter=4.0, safety=16.0)  # the edge of a bulk: neighbours are near
 
 
 @dataclass(frozen=True)
@@ -186,6 +205,7 @@ class Sharpness:
     def _search(self, operator: Operator, start: Tensor, *, warm: bool) -> _Found:
         """Grow the space until the estimate is good enough; a warm start that fails goes on as a cold one."""
         end: End = "bottom" if self.kind == "kappa_min" else "top"
+        caution = BOTTOM if end == "bottom" else TOP
         space = Krylov(operator, start, self._max)
         pushed: list[Tensor] = []
         turned = False
@@ -193,17 +213,18 @@ class Sharpness:
             if isinstance(operator, GaussNewton) and operator.pushed is not None:
                 pushed.append(operator.pushed)
             theta, c, residuals, errors = assess(space, 1, end)
-            aim = self.tol * space.scale(theta, end)[0] / (2.0 if warm else 1.0)
-            if bool(errors[0] <= aim) and space.size >= (3 if warm or turned else COLD_FLOOR):
+            aim = self.tol * space.scale(theta, end)[0] / (caution.stricter if warm else 1.0)
+            floor = caution.warm_floor if warm or turned else caution.cold_floor
+            if bool(errors[0] <= aim) and space.size >= floor:
                 break
-            turned = turned or (warm and space.size >= self.warm_products)
-            warm = warm and space.size < self.warm_products
+            turned = turned or (warm and space.size >= max(self.warm_products, caution.warm_floor))
+            warm = warm and space.size < max(self.warm_products, caution.warm_floor)
         if space.size == 0:
             raise InputError("Expected a gradient that is finite and not zero, but it is not. Check the loss.")
         push = torch.stack(pushed, dim=-1) @ c[:, 0].to(pushed[0]) if pushed else None
         return _Found(
             theta[0].item(),
-            min(SAFETY * errors[0].item(), residuals[0].item()),
+            min(caution.safety * errors[0].item(), residuals[0].item()),
             residuals[0].item(),
             space.vectors(c)[:, 0],
             push,
@@ -226,7 +247,9 @@ def _mix(last: Tensor | None, gradient: Tensor) -> Tensor:
     """Put a little gradient into the last vector; without one, the gradient it is."""
     if last is None:
         return gradient
-    return last / last.norm() + MIXED * gradient / gradient.norm().clamp_min(torch.finfo(gradient.dtype).tiny)
+    length = gradient.norm().clamp_min(torch.finfo(gradient.dtype).tiny)
+    mixed: Tensor = last / last.norm() + MIXED * gradient / length
+    return mixed
 
 
 def gn_sharpness(

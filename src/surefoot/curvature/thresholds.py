@@ -52,7 +52,7 @@ def adam_threshold(lr: float, *, beta1: float = 0.9) -> float:
 
 
 def batch_thresholds(lr: float, *, momentum: float = 0.0) -> tuple[float, float]:
-    r"""Plateaus of batch sharpness for SGD: :math:`2(1-\beta)/\eta` for small and :math:`2(1+\beta)/\eta` for large batches.
+    r"""Plateaus of batch sharpness: :math:`2(1-\beta)/\eta` for small, :math:`2(1+\beta)/\eta` for large batches.
 
     Args:
         lr: Step size η.

@@ -1,0 +1,302 @@
+"""What a top eigenvalue costs, in gradients, beside the ways of other tools.
+
+    python benchmarks/curvature.py                     all parts (some minutes on one core)
+    python benchmarks/curvature.py --parts cold probe  some of them
+
+Everything runs in one process on one thread, contenders interleaved with gradients: a cost is the contender's seconds
+over the median of the gradients timed right before and after it, so that a busy machine slows both alike. Absolute
+seconds mean nothing here. Contenders: ``curvlinops`` with scipy's ``eigsh`` (if installed), and written out here, in
+the manner of PyHessian, power iteration on a cached gradient graph, and of the edge-of-stability code, ``eigsh`` at
+its default tolerance on products that record the gradient anew.
+
+Images come from ``../shared/data/cifar10.npz`` beside the repository where that exists, else they are Gaussian.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator, eigsh
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from surefoot.curvature.batch_sharpness import batch_sharpness
+from surefoot.curvature.gauss_newton import GaussNewton, fastest_form
+from surefoot.curvature.hessian import Hessian
+from surefoot.curvature.lanczos import lanczos
+from surefoot.curvature.objective import Weights
+from surefoot.curvature.sharpness import Sharpness
+
+try:
+    from curvlinops import GGNLinearOperator, HessianLinearOperator
+except ImportError:
+    GGNLinearOperator = HessianLinearOperator = None
+
+Contender = Callable[[], tuple[float, int]]  # value, products
+IMAGES = Path(__file__).resolve().parents[2] / "shared" / "data" / "cifar10.npz"
+
+
+def images(n: int) -> tuple[Tensor, Tensor]:
+    """Load ``n`` standardised 3×32×32 images, or make some up."""
+    if IMAGES.exists():
+        with np.load(IMAGES) as arrays:
+            x = torch.tensor(arrays["x_train"][:n].transpose(0, 3, 1, 2) / 255.0, dtype=torch.float32)
+            y = torch.tensor(arrays["y_train"][:n].astype(np.int64))
+        return (x - x.mean(0)) / x.std(0), y
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(10, (n,), generator=generator)
+    centres = torch.randn(10, 3, 32, 32, generator=generator)
+    return centres[y] + 3 * torch.randn(n, 3, 32, 32, generator=generator), y
+
+
+class Block(nn.Module):
+    """Two convolutions with BatchNorm and a shortcut."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width),
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the body's output to the input."""
+        return (x + self.body(x)).relu()
+
+
+def small_resnet() -> nn.Module:
+    """Build a ResNet of three blocks, width 16, on 16×16 maps."""
+    stem = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+    return nn.Sequential(
+        stem, Block(16), Block(16), Block(16), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)
+    )
+
+
+def mlp() -> nn.Module:
+    """Build the network of the edge-of-stability papers: 3072-200-200-10, tanh."""
+    layers = [nn.Linear(3072, 200), nn.Tanh(), nn.Linear(200, 200), nn.Tanh(), nn.Linear(200, 10)]
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+class Bench:
+    """A model in training, its data, and the clock that counts in gradients."""
+
+    def __init__(self, model: nn.Module, n: int, lr: float) -> None:
+        self.model, (self.x, self.y) = model, images(n)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+        self.generator = torch.Generator().manual_seed(1)
+
+    def train(self, steps: int, batch: int = 128) -> None:
+        """Take SGD steps."""
+        self.model.train()
+        for _ in range(steps):
+            rows = torch.randint(len(self.y), (batch,), generator=self.generator)
+            self.optimizer.zero_grad()
+            F.cross_entropy(self.model(self.x[rows]), self.y[rows]).backward()
+            self.optimizer.step()
+        self.model.eval()
+
+    def gradient_seconds(self) -> float:
+        """Time one gradient of the mean loss over all examples."""
+        start = time.perf_counter()
+        torch.autograd.grad(F.cross_entropy(self.model(self.x), self.y), list(self.model.parameters()))
+        return time.perf_counter() - start
+
+    def cost(self, contender: Contender) -> tuple[float, int, float]:
+        """Run a contender: value, products, cost in gradients."""
+        around = [self.gradient_seconds() for _ in range(2)]
+        start = time.perf_counter()
+        value, products = contender()
+        seconds = time.perf_counter() - start
+        around += [self.gradient_seconds() for _ in range(2)]
+        return value, products, seconds / statistics.median(around)
+
+    def exact(self, kind: str) -> float:
+        """Find the eigenvalue to 1e-6."""
+        operator = (GaussNewton if kind == "gn" else Hessian)(self.model, self.x, self.y)
+        found = lanczos(
+            operator, tol=1e-7, generator=torch.Generator().manual_seed(2), min_products=16, max_products=90
+        )
+        return found.values[0].item()
+
+    def ours(self, follow: Sharpness) -> Contender:
+        """Measure with this library."""
+
+        def run() -> tuple[float, int]:
+            found = follow.measure(self.model, self.x, self.y)
+            return found.value, found.n_products
+
+        return run
+
+    def curvlinops(self, kind: str) -> Contender:
+        """Take curvlinops' operator and scipy's eigsh to a tolerance of 1e-3."""
+        make = GGNLinearOperator if kind == "gn" else HessianLinearOperator
+
+        def run() -> tuple[float, int]:
+            params = dict(self.model.named_parameters())
+            operator = make(self.model, nn.CrossEntropyLoss(), params, [(self.x, self.y)], check_deterministic=False)
+            return _eigsh(lambda v: operator @ v, operator.shape[0], tol=1e-3)
+
+        return run
+
+    def power_iteration(self, tol: float = 1e-4) -> Contender:
+        """Iterate as PyHessian does: cached gradient graph, random start, stop at a small relative change."""
+
+        def run() -> tuple[float, int]:
+            weights = Weights(self.model)
+            loss = F.cross_entropy(self.model(self.x), self.y)
+            grads = torch.autograd.grad(loss, weights.params, create_graph=True)
+            v = torch.randn(weights.d, generator=torch.Generator().manual_seed(3))
+            value, products = float("nan"), 0
+            while products < 200:
+                v = v / v.norm()
+                image = weights.pull(grads, weights.parts(v))
+                products += 1
+                before, value, v = value, (v @ image).item(), image
+                if abs(value - before) / (abs(before) + 1e-6) < tol:
+                    break
+            return value, products
+
+        return run
+
+    def edge_of_stability(self) -> Contender:
+        """Multiply as the edge-of-stability code does: record the gradient for every product; eigsh as it comes."""
+
+        def run() -> tuple[float, int]:
+            weights = Weights(self.model)
+
+            def product(v: Tensor) -> Tensor:
+                total = torch.zeros(weights.d)
+                for x, y in zip(self.x.split(1000), self.y.split(1000), strict=True):
+                    loss = F.cross_entropy(self.model(x), y, reduction="sum") / len(self.y)
+                    grads = torch.autograd.grad(loss, weights.params, create_graph=True)
+                    total += weights.pull(grads, weights.parts(v))
+                return total
+
+            return _eigsh(product, weights.d, tol=0.0)
+
+        return run
+
+
+def _eigsh(product: Callable[[Tensor], Tensor], d: int, tol: float) -> tuple[float, int]:
+    count = 0
+
+    def matvec(v: np.ndarray) -> np.ndarray:
+        nonlocal count
+        count += 1
+        return product(torch.from_numpy(v.astype(np.float32).reshape(-1))).detach().numpy()
+
+    start = np.random.default_rng(0).standard_normal(d).astype(np.float32)
+    operator = LinearOperator((d, d), matvec=matvec, dtype=np.float32)
+    return float(eigsh(operator, k=1, which="LA", tol=tol, v0=start, return_eigenvectors=False)[0]), count
+
+
+def cold(bench: Bench, *, all_peers: bool) -> None:
+    """One cold measurement by everyone."""
+    contenders: dict[str, tuple[str, Contender]] = {
+        "surefoot, GN": ("gn", bench.ours(Sharpness("gn"))),
+        "surefoot, Hessian": ("kappa_max", bench.ours(Sharpness("kappa_max"))),
+    }
+    if GGNLinearOperator is not None:
+        contenders["curvlinops + eigsh, GN"] = ("gn", bench.curvlinops("gn"))
+        contenders["curvlinops + eigsh, Hessian"] = ("kappa_max", bench.curvlinops("kappa_max"))
+    if all_peers:
+        contenders["power iteration, Hessian"] = ("kappa_max", bench.power_iteration())
+        contenders["edge-of-stability eigsh, Hessian"] = ("kappa_max", bench.edge_of_stability())
+    print(f"form of the product: {fastest_form(bench.model, bench.x, bench.y)}")
+    exact = {kind: bench.exact(kind) for kind in ("gn", "kappa_max")}
+    ours: dict[str, float] = {}
+    for name, (kind, contender) in contenders.items():
+        value, products, cost = bench.cost(contender)
+        ours.setdefault(kind, cost)
+        error = abs(value / exact[kind] - 1)
+        print(
+            f"{name:34} {products:4d} products {cost:7.1f} gradients  error {error:.1e}  {cost / ours[kind]:5.1f} ×",
+            flush=True,
+        )
+
+
+def track(bench: Bench, points: int) -> None:
+    """Follow a trajectory, ten steps between measurements, against the cheapest cold ways."""
+    follow = {kind: Sharpness(kind) for kind in ("gn", "kappa_max")}
+    for sharpness in follow.values():
+        bench.ours(sharpness)()
+    rows: dict[str, list[tuple[float, int, float]]] = {}
+    for _ in range(points):
+        bench.train(10)
+        exact = {kind: bench.exact(kind) for kind in follow}
+        contenders: dict[str, tuple[str, Contender]] = {
+            f"surefoot, {kind}": (kind, bench.ours(sharpness)) for kind, sharpness in follow.items()
+        }
+        contenders["power iteration, kappa_max"] = ("kappa_max", bench.power_iteration())
+        if GGNLinearOperator is not None:
+            contenders["curvlinops + eigsh, gn"] = ("gn", bench.curvlinops("gn"))
+        for name, (kind, contender) in contenders.items():
+            value, products, cost = bench.cost(contender)
+            rows.setdefault(name, []).append((abs(value / exact[kind] - 1), products, cost))
+    for name, found in rows.items():
+        errors, products, costs = zip(*found, strict=True)
+        print(
+            f"{name:34} products mean {statistics.mean(products):5.1f} max {max(products):3d}  gradients mean "
+            f"{statistics.mean(costs):5.1f}  error median {statistics.median(errors):.1e} worst {max(errors):.1e}",
+            flush=True,
+        )
+
+
+def probe(bench: Bench, rounds: int) -> None:
+    """Compare what watching costs with ten training steps of batch 128."""
+    x, y = bench.x[:256].clone(), bench.y[:256]
+    follow = Sharpness("gn")
+    shares: dict[str, list[float]] = {"GN sharpness, probe of 256": [], "batch sharpness, one batch of 128": []}
+    products = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        bench.train(10)
+        training = time.perf_counter() - start
+        start = time.perf_counter()
+        products.append(follow.measure(bench.model, x, y).n_products)
+        shares["GN sharpness, probe of 256"].append((time.perf_counter() - start) / training)
+        rows = torch.randint(len(bench.y), (128,), generator=bench.generator)
+        start = time.perf_counter()
+        batch_sharpness(bench.model, [(bench.x[rows], bench.y[rows])])
+        shares["batch sharpness, one batch of 128"].append((time.perf_counter() - start) / training)
+    for name, found in shares.items():
+        print(f"{name:34} {statistics.median(found):6.1%} of training (median of {rounds})")
+    print(f"{'products per probe':34} {statistics.mean(products):6.1f}")
+
+
+def main() -> None:
+    """Run the chosen parts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", default=["cold", "track", "probe", "resnet"])
+    parser.add_argument("--examples", type=int, default=5000)
+    parser.add_argument("--points", type=int, default=8)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    bench = Bench(mlp(), args.examples, lr=0.05)
+    bench.train(300)
+    if "cold" in args.parts:
+        print(f"\nMLP 3072-200-200-10, {args.examples} examples, cold, to 1e-3")
+        cold(bench, all_peers=True)
+    if "probe" in args.parts:
+        print("\nMLP 3072-200-200-10, every 10 steps of batch 128")
+        probe(bench, rounds=30)
+    if "track" in args.parts:
+        print(f"\nMLP 3072-200-200-10, {args.examples} examples, every 10 steps, {args.points} times")
+        track(bench, args.points)
+    if "resnet" in args.parts:
+        print("\nBatchNorm ResNet, 512 examples, cold, to 1e-3")
+        resnet = Bench(small_resnet(), 512, lr=0.05)
+        resnet.train(60)
+        cold(resnet, all_peers=False)
+
+
+if __name__ == "__main__":
+    main()
