@@ -2,34 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 from surefoot.errors import OptionError
-from surefoot.losses._base import Loss
-from surefoot.registry import LOSSES
-
-NAMES = [part.name for part in LOSSES]
-Z = torch.tensor([[2, 0.5, -1], [0.1, 0.2, 0.3], [3, -2, 0], [-1, 1.5, 1]], dtype=torch.float64)
-Y = torch.tensor([0, 2, 1, 1])
-
-
-def total(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
-    terms = loss(logits, labels)
-    return terms.per_example.mean() + (0 if terms.penalty is None else terms.penalty)
-
-
-def make(text: str) -> Loss:
-    loss = LOSSES.build(LOSSES.parse(text))
-    assert isinstance(loss, Loss)
-    return loss
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("ce", 1.705537), ("label_smoothing:alpha=0.05", 1.708870), ("label_smoothing:alpha=0.1", 1.712204)],
-)
-def test_reference_values(text: str, value: float) -> None:
-    assert total(make(text), Z, Y).item() == pytest.approx(value, abs=1e-6)
+from tests.losses.cases import NAMES, Y, Z, make, total
 
 
 @pytest.mark.parametrize("name", NAMES)

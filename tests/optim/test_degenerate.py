@@ -205,7 +205,7 @@ def test_wrong_options_are_refused():
         SAM(base, m=0)
     with pytest.raises(InputError, match='Expected nonfinite to be "raise" or "skip"'):
         SAM(base, nonfinite="ignore")
-    with pytest.raises(UnknownNameError, match=r"Unknown ascent 'uphill'. Write ascent=asam or"):
+    with pytest.raises(UnknownNameError, match=r"Unknown ascent 'uphill'. Write ascent=amp or ascent=asam or"):
         CSAM(base, ascent="uphill")
     with pytest.raises(InputError, match="Expected an ascent without memory"):
         CSAM(base, ascent="vasso", m=4)

@@ -21,8 +21,13 @@ class CrossEntropy(Loss):
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
         """Give −log p_y of each example."""
-        per_example = F.cross_entropy(logits, labels, reduction="none")
-        return LossTerms(per_example, log_py=-per_example)
+        return cross_entropy(logits, labels)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> LossTerms:
+    """Give −log p_y of each example, for the losses that start from it."""
+    per_example = F.cross_entropy(logits, labels, reduction="none")
+    return LossTerms(per_example, log_py=-per_example)
 
 
 @LOSSES.register("ce", reference="Good 1952")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from surefoot.errors import OptionError
-from surefoot.losses._base import Loss
+from surefoot.losses._base import Loss, true_class
 from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms
 
@@ -30,10 +30,23 @@ class LabelSmoothing(Loss):
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
         """Give the smoothed cross-entropy of each example."""
-        log_probs = logits.log_softmax(-1)
-        log_py = log_probs.gather(-1, labels[:, None]).squeeze(-1)
-        per_example = -(1 - self.alpha) * log_py - self.alpha * log_probs.mean(-1)
-        return LossTerms(per_example, log_py=log_py)
+        return smoothed(logits, labels, self.alpha)
+
+
+def smoothed(logits: Tensor, labels: Tensor, alpha: float | Tensor) -> LossTerms:
+    """Give the cross-entropy towards softened labels.
+
+    Args:
+        logits: Shape ``(n, classes)``.
+        labels: Class indices, shape ``(n,)``.
+        alpha: Mass spread over all classes: one number, or one per example.
+
+    Returns:
+        One loss per example.
+    """
+    log_probs = logits.log_softmax(-1)
+    log_py = true_class(log_probs, labels)
+    return LossTerms(-(1 - alpha) * log_py - alpha * log_probs.mean(-1), log_py=log_py)
 
 
 @LOSSES.register("label_smoothing", reference="Szegedy et al. 2016; Müller et al. 2019")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from surefoot.errors import InputError
+from surefoot.models._staged import Staged, check_images, conv3x3
 from surefoot.registry import MODELS
 
 
@@ -24,19 +25,14 @@ def cnn(input_shape: tuple[int, ...], n_classes: int, *, width: int = 16, dropou
     Raises:
         InputError: If the inputs are not images or an option makes no network.
     """
-    if len(input_shape) != 3:
-        raise InputError(
-            f"Expected images (channels, height, width) for cnn, but got shape {input_shape}. Use --model mlp."
-        )
+    channels = check_images("cnn", input_shape)
     if width < 1 or not 0 <= dropout < 1:
         raise InputError(f"Expected width ≥ 1 and dropout in [0, 1), but got {width} and {dropout:g}.")
-    layers: list[nn.Module] = []
-    channels = input_shape[0]
+    stages: list[nn.Module] = []
     for stage in range(3):
         out = width * 2**stage
-        layers += [nn.Conv2d(channels, out, 3, stride=1 if stage == 0 else 2, padding=1, bias=False)]
-        layers += [nn.BatchNorm2d(out), nn.ReLU()]
+        conv = conv3x3(channels, out, stride=1 if stage == 0 else 2)
+        stages.append(nn.Sequential(conv, nn.BatchNorm2d(out), nn.ReLU()))
         channels = out
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(dropout), nn.Linear(channels, n_classes)
-    )
+    pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Staged(*stages, nn.Sequential(pooled, nn.Dropout(dropout), nn.Linear(channels, n_classes)))

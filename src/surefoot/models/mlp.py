@@ -9,6 +9,7 @@ from typing import Literal
 from torch import nn
 
 from surefoot.errors import InputError
+from surefoot.models._staged import Staged
 from surefoot.registry import MODELS
 
 
@@ -43,7 +44,9 @@ def mlp(
     if width < 1 or depth < 0:
         raise InputError(f"Expected width ≥ 1 and depth ≥ 0, but got {width} and {depth}. Try width=200,depth=2.")
     sizes = [math.prod(input_shape), *[width] * depth]
-    layers: list[nn.Module] = [nn.Flatten()]
-    for fan_in, fan_out in pairwise(sizes):
-        layers += [nn.Linear(fan_in, fan_out), nn.ReLU() if activation == "relu" else nn.Tanh()]
-    return nn.Sequential(*layers, nn.Linear(sizes[-1], n_classes))
+    hidden = [
+        nn.Sequential(nn.Linear(fan_in, fan_out), nn.ReLU() if activation == "relu" else nn.Tanh())
+        for fan_in, fan_out in pairwise(sizes)
+    ]
+    first, *rest = [*hidden, nn.Linear(sizes[-1], n_classes)]
+    return Staged(nn.Sequential(nn.Flatten(), first), *rest)

@@ -1,0 +1,135 @@
+"""AMP: adversarial model perturbation, clipped tensor by tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from surefoot.errors import InputError
+from surefoot.optim._closure import Closure
+from surefoot.optim._rules import Ascent, Slope, ascent_rule
+from surefoot.optim._sharpness import Common, SharpnessAware, scale_of
+from surefoot.optim._wrapper import Wrapper
+from surefoot.registry import OPTIMIZERS
+
+if TYPE_CHECKING:
+    from torch.amp import GradScaler
+
+
+@ascent_rule("amp")
+class Clipped(Ascent):
+    """ε = ζ·g, each tensor's shortened to norm ρ where it is longer.
+
+    Args:
+        zeta: ζ, the length of the ascent step.
+
+    Raises:
+        InputError: If zeta is negative.
+    """
+
+    def __init__(self, zeta: float = 1.0) -> None:
+        if not zeta >= 0:
+            raise InputError(f"Expected zeta ≥ 0, but got {zeta:g}. Try zeta=1.")
+        super().__init__()
+        self.zeta = zeta
+
+    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+        """Write w + ε."""
+        for weight, grad, place, rho in zip(slope.params, slope.grads, places, slope.rhos, strict=True):
+            torch.add(weight, clipped(grad * self.zeta, rho), out=place)
+        return None
+
+
+def clipped(eps: Tensor, rho: float) -> Tensor:
+    """Shorten a tensor to norm ρ if it is longer.
+
+    Example:
+        >>> clipped(torch.tensor([3.0, 4.0]), 1.0), clipped(torch.tensor([0.3, 0.4]), 1.0)
+        (tensor([0.6000, 0.8000]), tensor([0.3000, 0.4000]))
+    """
+    norm = torch.linalg.vector_norm(eps)
+    return torch.where(norm > rho, eps * (rho / norm), eps)
+
+
+class AMP(SharpnessAware):
+    """Adversarial model perturbation.
+
+    .. math:: θ ← θ − η ∇L(θ + ε),  ε ← clip(ε + ζ ∇L(θ + ε))  n times from 0
+
+    Unlike SAM's, the climb is not brought to the radius but only kept within it, and each tensor has a ball of its
+    own. So a model that has converged is perturbed less.
+
+    Args:
+        base: Makes the step.
+        model: Holds the BatchNorm layers, whose statistics must move once per step.
+        rho: Radius ρ of each tensor's ball.
+        zeta: ζ, the length of an ascent step.
+        steps: n, the number of ascent steps; each costs a pass. More than one needs a closure.
+        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+
+    Raises:
+        InputError: If there is no ascent step.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.tensor([3.0]))
+        >>> optimizer = AMP(torch.optim.SGD([w], lr=0.5), rho=1.0)
+        >>> optimizer.step(lambda: 0.5 * w**2)  # ∇L = 3 is clipped to 1, climbs to 4, steps by 0.5 · 4
+        tensor(4.5000)
+        >>> w.data
+        tensor([1.])
+
+    Reference: Zheng et al. 2021, arXiv:2010.04925.
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        model: nn.Module | None = None,
+        *,
+        rho: float = 0.5,
+        zeta: float = 1.0,
+        steps: int = 1,
+        **common: Unpack[Common],
+    ) -> None:
+        if steps < 1:
+            raise InputError(f"Expected steps ≥ 1, but got {steps}. Try steps=1.")
+        super().__init__(base, model, rho=rho, ascent=Clipped(zeta), **common)
+        self.zeta, self.steps = zeta, steps
+        self._start: list[tuple[Tensor, Tensor, float]] = []  # each weight, its value before the climb, its radius
+
+    def _climb(self, slope: Slope) -> list[Tensor]:
+        if self.steps > 1:
+            homes = [weight.detach().clone() for weight in slope.params]
+            self._start = list(zip(slope.params, homes, slope.rhos, strict=True))
+        return super()._climb(slope)
+
+    def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
+        for _ in range(self.steps - 1):
+            super()._second_pass(closure, scaler)
+            self._climb_on(scale_of(scaler))
+        self._start = []
+        return super()._second_pass(closure, scaler)
+
+    @torch.no_grad()
+    def _climb_on(self, scale: float) -> None:
+        """Go on from the perturbed weights, which are in place, and stay within the balls."""
+        for weight, home, rho in self._start:
+            if weight.grad is not None:
+                weight.copy_(home + clipped(weight - home + weight.grad * (self.zeta / scale), rho))
+
+
+@OPTIMIZERS.register("amp", passes="1 + steps", wraps=True, reference="Zheng et al. 2021, arXiv:2010.04925")
+def amp(
+    base: Optimizer,
+    model: nn.Module,
+    *,
+    rho: float = 0.5,
+    zeta: float = 1.0,
+    steps: int = 1,
+    stable: bool = False,
+) -> Wrapper:
+    """SAM whose climb is zeta times the gradient, kept within a ball of its own for each tensor."""
+    return AMP(base, model, rho=rho, zeta=zeta, steps=steps, stable=stable)
