@@ -19,7 +19,13 @@ from surefoot.curvature.sharpness import Sharpness, gn_sharpness
 from surefoot.curvature.thresholds import batch_thresholds, gd_threshold
 from surefoot.errors import InputError, OptionError
 from tests.curvature.problems import NETWORKS, problem
-from tests.oracles.dense_curvature import dense_gauss_newton, dense_gradient, dense_hessian, dense_jacobian, dense_softmax_gauss_newton
+from tests.oracles.dense_curvature import (
+    dense_gauss_newton,
+    dense_gradient,
+    dense_hessian,
+    dense_jacobian,
+    dense_softmax_gauss_newton,
+)
 
 DENSE = [name for name in NETWORKS if name != "attention"]
 

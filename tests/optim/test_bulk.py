@@ -101,7 +101,7 @@ def test_what_cannot_work_is_refused():
     step = Parts(lambda part: F.cross_entropy(model(x[part]), y[part], reduction="none"), n=len(y))
     with pytest.raises(OptionError, match="Expected k ≥ 1 and r ≥ 1"):
         BulkSGD(base, model, k=0)
-    with pytest.raises(InputError, match="has none. Pass basis="):
+    with pytest.raises(InputError, match=r"has none\. Pass basis="):
         BulkSGD(base, model).step(step)
     with pytest.raises(InputError, match="Expected a basis of shape"):
         DomSGD(base, model, basis=lambda last: torch.zeros(2, 1)).step(step)

@@ -94,11 +94,11 @@ class Projected(Wrapper):
         self._u = None if basis is None else basis.to(next(iter(self.parameters())).device, copy=True)
 
     def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
-        facts = None
+        norm = None
         if closure is not None:
             self._loss = self._differentiate(closure, scaler)
-            loss = finite(self._loss, "loss")
-            facts = {"loss": loss, "grad_norm": self._gradient_norm(scaler)}
+            finite(self._loss, "loss")
+            norm = self._gradient_norm(scaler)
         u, spent = self._refreshed()
         moving = {id(parameter): parameter.grad for parameter in self._moving()}
         rows, grads = [], []
@@ -107,9 +107,9 @@ class Projected(Wrapper):
                 rows.append(piece)
                 grads.append(grad)
         self.project(grads, rows)
-        if facts is not None:
+        if self._loss is not None:
             per_batch = spent / len(closure) if isinstance(closure, Parts) else 0.0
-            self.facts = StepFacts(**facts, passes=1 + per_batch)
+            self.facts = StepFacts(loss=self._loss.item(), passes=1 + per_batch, grad_norm=norm)
         if self._step_base(scaler):
             self._u = u
 
