@@ -162,6 +162,7 @@ def measure(path: Path | str, trackers: Sequence[str], *, threads: int = 1) -> l
     """
     torch.set_num_threads(threads)
     folder = RunFolder(path)
+    _ = folder.spec  # raises where there is no run, before a lock would make the folder
     with folder.locked():
         records = [
             record
