@@ -172,8 +172,9 @@ def test_batch_sharpness_of_the_test_vector() -> None:
     assert mean_ratio(ratios[:1]).error == math.inf
 
 
-def test_batch_sharpness_equals_the_dense_one_and_stops_in_time() -> None:
-    model, x, y = problem("batchnorm", n=40)
+@pytest.mark.parametrize("network", ["batchnorm", "mlp", "relu", "frozen", "tied"])
+def test_batch_sharpness_equals_the_dense_one_and_stops_in_time(network: str) -> None:
+    model, x, y = problem(network, n=40)
     batches = [(x[i : i + 4], y[i : i + 4]) for i in range(0, 40, 4)]
     found = batch_sharpness(model, batches)
     model.eval()
@@ -187,6 +188,16 @@ def test_batch_sharpness_equals_the_dense_one_and_stops_in_time() -> None:
     assert batch_sharpness(model, batches, relative_error=10.0, min_batches=3).n_batches == 3
     with pytest.raises(InputError, match="at least one batch with a gradient"):
         batch_sharpness(model, [])
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, mse])
+@pytest.mark.parametrize("activations", [[nn.GELU()], [nn.Tanh(), nn.Softplus()], []])
+def test_batch_sharpness_by_taylor_expansion(activations: list[nn.Module], loss) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), *activations, nn.Linear(5, 4), nn.SiLU(), nn.Linear(4, 3)).double()
+    x, y = torch.randn(6, 4, dtype=torch.float64), torch.arange(6) % 3
+    g, h = dense_gradient(model, x, y, loss), dense_hessian(model, x, y, loss)
+    assert batch_sharpness(model, [(x, y)], loss=loss).value == pytest.approx((g @ h @ g / (g @ g)).item())
 
 
 def test_batch_sharpness_error_is_honest() -> None:
@@ -247,6 +258,26 @@ def test_top_eigenbasis_spans_the_top_space_warm_and_cold() -> None:
     share = alignment(gradient, u)
     assert share == pytest.approx(((u.T @ gradient).norm() / gradient.norm()).item() ** 2)
     assert 0 <= share <= 1
+
+
+def test_a_saturated_model_has_no_sharpness_and_a_diverged_one_is_an_error() -> None:
+    model = nn.Linear(2, 2)
+    x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([0])
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1e4, 0.0], [-1e4, 0.0]]))
+    for kind in ("gn", "kappa_max", "kappa_min"):
+        assert Sharpness(kind).measure(model, x, y).value == 0.0
+    with torch.no_grad():
+        model.weight.fill_(math.nan)
+    with pytest.raises(InputError, match="Expected a finite gradient"):
+        Sharpness("kappa_max").measure(model, x, y)
+
+
+def test_activations_that_work_in_place_are_fine() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 3)).double()
+    _, x, y = problem("relu")
+    exact = torch.linalg.eigvalsh(dense_softmax_gauss_newton(model, x))[-1].item()
+    assert gn_sharpness(model, x, y, tol=1e-9).value == pytest.approx(exact)
 
 
 def test_thresholds_check_their_arguments() -> None:

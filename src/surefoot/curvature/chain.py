@@ -23,11 +23,13 @@ class Layer:
         linear: The layer.
         inputs: What goes in, shape ``(n, fan_in)``.
         slope: Derivative of the activation behind it, shape ``(n, fan_out)``; None where there is none.
+        bend: Its second derivative, where that was asked for.
     """
 
     linear: nn.Linear
     inputs: Tensor
-    slope: Tensor | None
+    slope: Tensor | None = None
+    bend: Tensor | None = None
 
     def back(self, cotangent: Tensor) -> Tensor:
         """Carry ∂/∂(what follows the activation) back to the layer's own output."""
@@ -71,12 +73,33 @@ def is_chain(model: nn.Module) -> bool:
     )
 
 
-def layers(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Layer]]:
+def _derivatives(module: nn.Module, hidden: Tensor, bends: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Give an elementwise activation's value, slope and, where asked for, second derivative."""
+    with torch.enable_grad():
+        leaf = hidden.detach().requires_grad_()
+        out = module(leaf.clone())  # a clone, for activations that work in place
+        slope = torch.autograd.grad(out.sum(), leaf, create_graph=bends)[0]
+        bend: Tensor | None = None
+        if bends:
+            found = torch.autograd.grad(slope.sum(), leaf, allow_unused=True)[0] if slope.requires_grad else None
+            bend = torch.zeros_like(leaf) if found is None else found
+    return out.detach(), slope.detach(), None if bend is None else bend.detach()
+
+
+def _followed(layer: Layer, slope: Tensor, bend: Tensor | None) -> Layer:
+    """Put one more activation behind a layer: (f ∘ g)′ = f′ g′ and (f ∘ g)″ = f″ g′² + f′ g″."""
+    if bend is not None and layer.slope is not None:
+        bend = bend * layer.slope.square() + (0 if layer.bend is None else slope * layer.bend)
+    return replace(layer, slope=layer.back(slope), bend=bend)
+
+
+def layers(model: nn.Module, inputs: Tensor, *, bends: bool = False) -> tuple[Tensor, list[Layer]]:
     """Run the chain forward and keep what every layer sees.
 
     Args:
         model: A chain.
         inputs: Shape ``(n, *shape)``.
+        bends: Keep the activations' second derivatives, too.
 
     Returns:
         Logits ``(n, classes)``, and the layers in order.
@@ -86,17 +109,13 @@ def layers(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Layer]]:
     with still(model), torch.no_grad():
         for module in _modules(model):
             if isinstance(module, nn.Linear):
-                found.append(Layer(module, hidden, None))
+                found.append(Layer(module, hidden))
                 hidden = module(hidden)
             elif isinstance(module, nn.Flatten) or not found:
                 hidden = module(hidden)
             else:
-                with torch.enable_grad():
-                    leaf = hidden.detach().requires_grad_()
-                    out = module(leaf)
-                    slope = torch.autograd.grad(out.sum(), leaf)[0]
-                hidden = out.detach()
-                found[-1] = replace(found[-1], slope=found[-1].back(slope))
+                hidden, slope, bend = _derivatives(module, hidden, bends)
+                found[-1] = _followed(found[-1], slope, bend)
     return hidden, found
 
 
@@ -162,10 +181,38 @@ def pull(model: nn.Module, found: list[Layer], cotangent: Tensor) -> Tensor:
     Returns:
         Shape ``(d,)``.
     """
-    grads: dict[int, Tensor] = {}
+    grads = {}
     for layer, d in zip(found, backward(found, cotangent), strict=True):
-        grads[id(layer.linear.weight)] = d.T @ layer.inputs
-        if layer.linear.bias is not None:
-            grads[id(layer.linear.bias)] = d.sum(0)
+        grads[id(layer.linear.weight)], grads[id(layer.linear.bias)] = d.T @ layer.inputs, d.sum(0)
     weights = Weights(model)
     return weights.flat([grads[id(p)] for p in weights.params])
+
+
+def along_gradient(found: list[Layer], cotangent: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Differentiate the logits twice along g = Jᵀ cotangent, without forming g.
+
+    A layer's part of g is δᵀx with its inputs x and deltas δ, so multiplying by it is multiplying by Gram matrices:
+    x̃ gᵀ = (x̃ xᵀ) δ, and ‖g‖² = Σ (x xᵀ) ∘ (δ δᵀ). For few examples that is far cheaper.
+
+    Args:
+        found: The layers, with their bends.
+        cotangent: Shape ``(n, classes)``.
+
+    Returns:
+        d z / dt and d² z / dt², each ``(n, classes)``, and ‖g‖².
+    """
+    square = 0.0
+    x1 = x2 = torch.zeros_like(found[0].inputs[:, :0])  # the inputs of the first layer stay where they are
+    for layer, delta in zip(found, backward(found, cotangent), strict=True):
+        weight = layer.linear.weight
+        gram = row_gram(layer)
+        h1 = gram @ delta
+        square += (delta * h1).sum().item()
+        h2 = torch.zeros_like(h1)
+        if layer is not found[0]:
+            w = weight.detach()
+            h1, h2 = h1 + x1 @ w.T, x2 @ w.T
+            if weight.requires_grad:
+                h2 = h2 + 2 * (x1 @ layer.inputs.T) @ delta
+        x1, x2 = layer.back(h1), layer.back(h2) + (0 if layer.bend is None else layer.bend * h1.square())
+    return x1, x2, square

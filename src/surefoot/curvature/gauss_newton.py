@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
-from surefoot.curvature.logit_hessian import LogitProduct, logit_product
-from surefoot.curvature.objective import LossFunction, Weights, chunks, cross_entropy, still, total_loss
+from surefoot.curvature.logit_hessian import LogitProduct, logit_gradient, logit_product
+from surefoot.curvature.objective import LossFunction, Weights, chunks, cross_entropy, still
 from surefoot.curvature.operator import Operator
 from surefoot.errors import OptionError
 
@@ -42,7 +42,7 @@ class _Tape:
         self.middle: LogitProduct = logit_product(owner._loss, self.logits, labels, owner._n)
         self.pulled: Tensor | None = None
         if owner._share > 0:
-            cotangent = _mixed(owner._slope(self.logits, labels), cotangent, owner._share)
+            cotangent = _mixed(logit_gradient(owner._loss, self.logits, labels, owner._n), cotangent, owner._share)
         make = self._reverse if owner.form == "reverse" else self._forward
         self.push: Push = make(owner._model, inputs, cotangent)
 
@@ -148,10 +148,6 @@ class GaussNewton(Operator):
                         self.pulled += tape.pulled
                     if cache:
                         self._tapes.append(tape)
-
-    def _slope(self, logits: Tensor, labels: Tensor) -> Tensor:
-        leaf = logits.detach().requires_grad_()
-        return torch.autograd.grad(total_loss(self._loss, leaf, labels, self._n), leaf)[0]
 
     def _fresh_tapes(self) -> Iterator[_Tape]:
         self._share = 0.0  # only the construction mixes

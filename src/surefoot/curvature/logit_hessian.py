@@ -29,6 +29,23 @@ def softmax_product(probs: Tensor, v: Tensor) -> Tensor:
     return probs * (v - (probs * v).sum(-1, keepdim=True))
 
 
+def logit_gradient(loss: LossFunction, logits: Tensor, labels: Tensor, n: int) -> Tensor:
+    """Give ∂L/∂z of a chunk.
+
+    Args:
+        loss: One value per example, or ``LossTerms``.
+        logits: Shape ``(rows, classes)``.
+        labels: Shape ``(rows,)``.
+        n: Number of examples in all chunks.
+
+    Returns:
+        Shape ``(rows, classes)``.
+    """
+    leaf = logits.detach().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(total_loss(loss, leaf, labels, n), leaf)[0]
+
+
 def logit_product(loss: LossFunction, logits: Tensor, labels: Tensor, n: int) -> LogitProduct:
     r"""Give the map :math:`v \mapsto \tfrac1n H_z v` of a chunk, ``H_z`` being block-diagonal over examples.
 

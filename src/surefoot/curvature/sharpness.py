@@ -206,6 +206,8 @@ class Sharpness:
         """Grow the space until the estimate is good enough; a warm start that fails goes on as a cold one."""
         end: End = "bottom" if self.kind == "kappa_min" else "top"
         caution = BOTTOM if end == "bottom" else TOP
+        if not bool(start.any()):  # a saturated model: no gradient, and very likely no curvature
+            start, warm = torch.ones_like(start), False
         space = Krylov(operator, start, self._max)
         pushed: list[Tensor] = []
         turned = False
@@ -220,7 +222,7 @@ class Sharpness:
             turned = turned or (warm and space.size >= max(self.warm_products, caution.warm_floor))
             warm = warm and space.size < max(self.warm_products, caution.warm_floor)
         if space.size == 0:
-            raise InputError("Expected a gradient that is finite and not zero, but it is not. Check the loss.")
+            raise InputError("Expected a finite gradient, but it is not. Check whether training has diverged.")
         push = torch.stack(pushed, dim=-1) @ c[:, 0].to(pushed[0]) if pushed else None
         return _Found(
             theta[0].item(),
