@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 import surefoot
 from surefoot.data import load_splits
@@ -16,15 +19,19 @@ from surefoot.models import build_model
 from surefoot.optim import build_optimizer
 from surefoot.records import RunFolder
 from surefoot.records.environment import environment
-from surefoot.registry import DATA, LOSSES
-from surefoot.schema import SPLITS, Predictions, RunSpec, Splits
+from surefoot.records.store import Record
+from surefoot.registry import DATA, LOSSES, TRACKERS
+from surefoot.schema import SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Splits, Tracking
 from surefoot.seeding import generator, seed_everything
 from surefoot.trackers import build_trackers
 from surefoot.train import Trainee, fit, predict
+from surefoot.train.checkpoint import load_checkpoints
+from surefoot.train.eigenbasis import join_basis
 from surefoot.train.loop import Progress, horizon
+from surefoot.train.panel import Panel
 from surefoot.train.schedule import make_schedule
 
-TRACKED = ("quality",)
+TRACKED = ("quality",)  # in every run, whatever else is asked for
 
 
 @lru_cache(maxsize=2)
@@ -67,6 +74,7 @@ def run(
     fresh: bool = False,
     threads: int = 1,
     checkpoint_every: float = 5.0,
+    tracking: Tracking = UNTRACKED,
     on_progress: Progress | None = None,
 ) -> RunFolder:
     """Train, predict and measure; or go on where an earlier process stopped; or find that all is done.
@@ -77,6 +85,7 @@ def run(
         fresh: Begin anew, whatever the folder holds.
         threads: How many threads torch uses; results depend on it in the last bits.
         checkpoint_every: Seconds between checkpoints.
+        tracking: What to measure on the way. A run in the folder that did not is made anew, to the same bits.
         on_progress: Called after every step.
 
     Returns:
@@ -93,13 +102,15 @@ def run(
                 f"Expected {path} to be empty or to hold this run, but it holds another one ({folder.run_id}). "
                 "Choose another --out, or replace it with --fresh."
             )
+        fresh = fresh or not is_tracked(folder, tracking)
         if folder.done() and not fresh:
             return folder
+        tracking = tracking if fresh or folder.run_id is None else folder.tracking
         splits = splits_of(spec)
         trainee = _assemble(spec, splits)
         if fresh:
             folder.clear()
-        folder.begin(spec, name, _describe(splits), environment(threads, spec.device))
+        folder.begin(spec, name, _describe(splits), environment(threads, spec.device), tracking)
         length = horizon(len(splits.train), spec.epochs, spec.batch_size)
         seed_everything(spec.seed, "train")
         fit(
@@ -109,7 +120,8 @@ def run(
             epochs=spec.epochs,
             batch_size=spec.batch_size,
             seed=spec.seed,
-            trackers=build_trackers(TRACKED, length),
+            trackers=build_trackers(_named(tracking.trackers), length),
+            budget=tracking.budget,
             checkpoint_every=checkpoint_every,
             on_progress=on_progress,
         )
@@ -118,8 +130,68 @@ def run(
             folder.write_predictions(Predictions(logits, splits[split].labels.numpy(), split))
         passes = folder.steps()[-1]["passes"]
         evaluate(folder, passes)
-        folder.finish({"run": name, "seed": spec.seed, "passes": passes, "seconds": round(folder.seconds(), 3)})
+        seconds = {"seconds": round(folder.seconds(), 3), "tracking_seconds": round(folder.tracking_seconds(), 3)}
+        folder.finish({"run": name, "seed": spec.seed, "passes": passes, **seconds})
     return folder
+
+
+def is_tracked(folder: RunFolder, tracking: Tracking) -> bool:
+    """Say whether a folder's run, if there is one, measures all that is asked for."""
+    return folder.run_id is None or folder.tracking.covers(tracking)
+
+
+def _named(trackers: Sequence[str]) -> list[str]:
+    """Add what is always measured, unless it is among them with options of its own."""
+    names = {TRACKERS.read(text)[0].name for text in trackers}
+    return [*(text for text in TRACKED if text not in names), *trackers]
+
+
+def measure(path: Path | str, trackers: Sequence[str], *, threads: int = 1) -> list[Record]:
+    """Measure a run after the fact, at every checkpoint that is there.
+
+    Args:
+        path: The run folder.
+        trackers: What to measure, as :func:`~surefoot.trackers.read_track` gives it.
+        threads: How many threads torch uses.
+
+    Returns:
+        One record per tracker and checkpoint, as added to the folder.
+
+    Raises:
+        InputError: If there is no checkpoint.
+    """
+    torch.set_num_threads(threads)
+    folder = RunFolder(path)
+    _ = folder.spec  # raises where there is no run, before a lock would make the folder
+    with folder.locked():
+        records = [
+            record
+            for checkpoint in load_checkpoints(folder.checkpoints)
+            for record in _measure_checkpoint(folder, trackers, *checkpoint)
+        ]
+        if not records:
+            raise InputError(f"Expected a checkpoint to measure, but {path} has none. Run `surefoot train` again.")
+        new = {(record["step"], record["tracker"]) for record in records}
+        earlier = [record for record in folder.tracked_later() if (record["step"], record["tracker"]) not in new]
+        folder.write_tracked(earlier + records)
+    return records
+
+
+def _measure_checkpoint(
+    folder: RunFolder, trackers: Sequence[str], weights: dict[str, Tensor], state: dict[str, Any]
+) -> list[Record]:
+    spec, step = folder.spec, state["step"]
+    splits = splits_of(spec)
+    trainee = _assemble(spec, splits)
+    trainee.model.load_state_dict(weights)
+    trainee.loss.load_state_dict(state["loss"])
+    trainee.optimizer.load_state_dict(state["optimizer"])
+    length = horizon(len(splits.train), spec.epochs, spec.batch_size)
+    epoch = step // length.steps_per_epoch
+    moment = Moment(step, epoch, trainee.model, splits, loss=trainee.loss, optimizer=trainee.optimizer)
+    place = {"run": folder.run_id, "seed": spec.seed, "step": step, "epoch": epoch, "passes": state["passes"]}
+    seen = Panel(build_trackers(trackers, length)).look(moment, everything=True)
+    return [{**place, "tracker": name, **values} for name, values in seen]
 
 
 def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
@@ -135,6 +207,7 @@ def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
     try:
         optimizer = build_optimizer(spec.method, model)
+        join_basis(optimizer, model, splits.train, loss)
     except ValueError as error:  # torch's own word on an option
         raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
     length = horizon(len(splits.train), spec.epochs, spec.batch_size)

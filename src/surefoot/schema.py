@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -18,6 +19,7 @@ from surefoot.errors import InputError, SplitError
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 SplitName = Literal["train", "calibration", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "calibration", "test")
@@ -198,10 +200,53 @@ class RunSpec:
 
 
 @dataclass(frozen=True)
+class Tracking:
+    """What is measured while a run trains, by name; the run itself is the same bits without it.
+
+    Attributes:
+        trackers: As people name them, with their options: ``("gn_sharpness:every=5",)``.
+        budget: Share of the training time to spend on them, or None: as much as their schedules take.
+    """
+
+    trackers: tuple[str, ...] = ()
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a budget that is no share."""
+        if self.budget is not None and not 0 < self.budget < math.inf:
+            raise InputError(
+                f"Expected the budget to be a share of training time above 0, but got {self.budget:g}. "
+                "Write --track-budget 0.1"
+            )
+
+    def covers(self, other: Tracking) -> bool:
+        """Say whether whoever asked for the other has all of it here."""
+        return set(other.trackers) <= set(self.trackers) and (not other.trackers or other.budget == self.budget)
+
+
+UNTRACKED = Tracking()
+
+
+@dataclass(frozen=True)
 class Moment:
-    """What a tracker sees: the model and its data after ``step`` steps. It must leave both as they are."""
+    """What a tracker sees: the model and its data after ``step`` steps. It must leave both as they are.
+
+    Attributes:
+        step: Steps made.
+        epoch: Epochs completed.
+        model: In training.
+        splits: The data.
+        batch: Inputs and labels of the last step; None before the first.
+        loss: What is trained; None in a loop that did not say.
+        optimizer: Knows the learning rate and, if it is one of ours, the facts of its last step.
+        cache: What trackers at the same moment share, such as logits.
+    """
 
     step: int
     epoch: int
     model: nn.Module
     splits: Splits
+    batch: tuple[Tensor, Tensor] | None = None
+    loss: nn.Module | None = None
+    optimizer: Optimizer | None = None
+    cache: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -4,8 +4,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from surefoot.curvature.eigenbasis import TopEigenbasis
 from surefoot.method import parse_method
 from surefoot.optim import Parts, build_optimizer
+from surefoot.optim.bulk import Projected
 from surefoot.registry import OPTIMIZERS
 
 CURVATURE = torch.tensor([1.0, 10.0], dtype=torch.float64)
@@ -75,9 +77,24 @@ def batches(n_steps=4, n=8, shape=(1, 4, 4), seed=1):
     ]
 
 
+class TopOfBatch:
+    """The top eigenvectors on one batch, for optimizers that project; a function of the weights alone."""
+
+    def __init__(self, model, k):
+        self.model, self.k = model, k
+
+    def __call__(self, last):
+        first = next(self.model.parameters())
+        x, y = batches(1, n=32, shape=(1, 4, 4) if isinstance(self.model, Net) else first.shape[1:])[0]
+        return TopEigenbasis(self.model, x.to(first), y % 2, k=self.k)()
+
+
 def make(text, model):
     """An optimizer as the command line makes it."""
-    return build_optimizer(parse_method(text), model)
+    optimizer = build_optimizer(parse_method(text), model)
+    if isinstance(optimizer, Projected):
+        optimizer.basis = TopOfBatch(model, optimizer.k)
+    return optimizer
 
 
 def losses(model, x, y):

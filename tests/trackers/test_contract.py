@@ -1,7 +1,8 @@
-"""Watching must not change the run."""
+"""What every registered tracker must do; a new one is found here without an edit."""
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
@@ -10,22 +11,40 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import surefoot.experiment as experiment
+from surefoot.errors import InputError, OptionError
 from surefoot.experiment import run
+from surefoot.records import RunFolder
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment
+from surefoot.schema import Moment, Tracking
 from surefoot.studies.compare import make_spec
+from surefoot.trackers import PRESETS, read_track
 from surefoot.train.tracker import Horizon
 
+NAMES = [part.name for part in TRACKERS]
+OF_LOGITS = ("quality", "objective", "margins", "step_facts")
+MODEL = "cnn:width=2,dropout=0.3"
 
-def weights(
-    small_npz: Path, out: Path, trackers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> dict[str, torch.Tensor]:
-    monkeypatch.setattr(experiment, "TRACKED", trackers)
-    spec = make_spec("csam", data=f"npz:{small_npz}", model="cnn:width=2,dropout=0.3", epochs=2, batch_size=16)
-    run(spec, out)
-    (kept,) = (out / "checkpoint").glob("step-*")
+
+def trained(
+    small_npz: Path, out: Path, trackers: tuple[str, ...], method: str = "csam", **options: object
+) -> RunFolder:
+    spec = make_spec(method, data=f"npz:{small_npz}", model=MODEL, epochs=2, batch_size=16)
+    return run(spec, out, tracking=Tracking(trackers), **options)  # type: ignore[arg-type]
+
+
+def weights(folder: RunFolder) -> dict[str, torch.Tensor]:
+    (kept,) = folder.checkpoints.glob("step-*")
     return load_file(kept / "model.safetensors")
+
+
+def method_for(name: str) -> str:
+    return "sam:base=adamw" if name == "preconditioned_sharpness" else "csam"
+
+
+def often(name: str) -> str:
+    """A tracker every few steps, on few examples where it lets us choose."""
+    options = TRACKERS[name].options
+    return f"{name}:every=4" + (",examples=24" if "examples" in options else "")
 
 
 class Noisy:
@@ -46,8 +65,7 @@ class Noisy:
 @pytest.fixture
 def noisy(monkeypatch: pytest.MonkeyPatch) -> str:
     TRACKERS.load()
-    parts = dict(TRACKERS._parts)
-    monkeypatch.setattr(TRACKERS, "_parts", parts)
+    monkeypatch.setattr(TRACKERS, "_parts", dict(TRACKERS._parts))
 
     @TRACKERS.register("noisy")
     def build(horizon: Horizon) -> Noisy:
@@ -57,18 +75,66 @@ def noisy(monkeypatch: pytest.MonkeyPatch) -> str:
     return "noisy"
 
 
-@pytest.mark.parametrize("name", [part.name for part in TRACKERS])
-def test_a_run_with_it_equals_a_run_without(
-    name: str, small_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def plain(small_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch.Tensor]]:
+    methods = ("csam", "sam:base=adamw")
+    return {m: weights(trained(small_npz, tmp_path_factory.mktemp("plain"), (), m)) for m in methods}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_with_it_equals_a_run_without_and_goes_on_to_the_same_records(
+    name: str, small_npz: Path, tmp_path: Path, plain: dict[str, dict[str, torch.Tensor]]
 ) -> None:
-    plain = weights(small_npz, tmp_path / "plain", (), monkeypatch)
-    watched = weights(small_npz, tmp_path / "watched", (name,), monkeypatch)
-    assert all(torch.equal(plain[key], watched[key]) for key in plain)
+    method = method_for(name)
+    whole = trained(small_npz, tmp_path / "whole", (often(name),), method)
+    watched = weights(whole)
+    assert all(torch.equal(plain[method][key], watched[key]) for key in watched)
+
+    class Killed(Exception):
+        pass
+
+    def kill(step: int, n_steps: int, loss: float) -> None:
+        if step == 7:
+            raise Killed
+
+    options = {"checkpoint_every": 0, "on_progress": kill}
+    with pytest.raises(Killed):
+        trained(small_npz, tmp_path / "killed", (often(name),), method, **options)
+    killed = trained(small_npz, tmp_path / "killed", (often(name),), method)
+    assert (killed.path / "steps.jsonl").read_bytes() == (whole.path / "steps.jsonl").read_bytes()
+    records = [record for record in whole.steps() if record.get("tracker") == name]
+    assert [record["step"] for record in records][-3:] == [4, 8, 12]
+    for record in records:
+        assert "failed" not in record
+        values = [value for key, value in record.items() if "/" in key]
+        assert values
+        if name not in OF_LOGITS:
+            assert [key for key in record if key.rpartition("/")[2] in ("examples", "batches")]  # on how many
+        assert all(value is None or math.isfinite(value) for value in values)
 
 
 def test_even_a_tracker_without_manners_changes_nothing(
-    noisy: str, small_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    noisy: str, small_npz: Path, tmp_path: Path, plain: dict[str, dict[str, torch.Tensor]]
 ) -> None:
-    plain = weights(small_npz, tmp_path / "plain", (), monkeypatch)
-    watched = weights(small_npz, tmp_path / "watched", (noisy,), monkeypatch)
-    assert all(torch.equal(plain[key], watched[key]) for key in plain)
+    watched = weights(trained(small_npz, tmp_path, (noisy,)))
+    assert all(torch.equal(plain["csam"][key], watched[key]) for key in watched)
+
+
+def test_presets_hold_one_another() -> None:
+    cheap, standard, full = (set(read_track(preset)) for preset in PRESETS)
+    assert cheap < standard < full
+    assert {text.partition(":")[0] for text in full} == set(NAMES)
+    assert read_track("full")[: len(cheap)] == read_track("cheap")
+
+
+def test_trackers_as_people_type_them() -> None:
+    assert read_track("cheap,gn_sharpness:every=5,examples=100")[-1] == "gn_sharpness:every=5,examples=100,tol=0.001"
+    assert "gn_sharpness:every=5,examples=256,tol=0.001" in read_track("standard,gn_sharpness:every=5")
+    with pytest.raises(InputError, match="Did you mean 'kappa'"):
+        read_track("kapa")
+    with pytest.raises(InputError, match="Write --track cheap or"):
+        read_track(" ")
+    with pytest.raises(OptionError, match="Expected every ≥ 1 step, but got 0"):
+        TRACKERS.build(TRACKERS.parse("kappa:every=0"), Horizon(10, 5))
+    with pytest.raises(InputError, match="share of training time"):
+        Tracking(("quality",), budget=0.0)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from surefoot.records import RunFolder
     from surefoot.registry import Part
     from surefoot.report.summary import Summary
+    from surefoot.schema import Tracking
 
 app = typer.Typer(
     add_completion=False,
@@ -35,7 +36,12 @@ Lr = Annotated[float | None, typer.Option(help="Learning rate. Default: the opti
 Momentum = Annotated[float | None, typer.Option(help="Momentum. Default: the optimizer's own, 0.9 for sgd.")]
 WeightDecay = Annotated[float | None, typer.Option(help="Weight decay. Default: the optimizer's own, 5e-4 for sgd.")]
 Schedule = Annotated[str, typer.Option(help="Learning rate over time: cosine, linear or constant.")]
+Threads = Annotated[int, typer.Option(help="Threads of torch; the last bits depend on it.")]
 Device = Annotated[str, typer.Option(help="Where to train: cpu, cuda, …")]
+Track = Annotated[
+    str | None, typer.Option(help="Measure on the way: cheap, standard, full, or trackers as gn_sharpness:every=5.")
+]
+TrackBudget = Annotated[float | None, typer.Option(help="Share of the training time to spend on it, such as 0.1.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Train again, even what is finished.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; fractions, not percent.")]
 
@@ -79,6 +85,8 @@ def compare(
     schedule: Schedule = "cosine",
     device: Device = "cpu",
     jobs: Annotated[int | None, typer.Option(help="Runs at once; else one per core.")] = None,
+    track: Track = None,
+    track_budget: TrackBudget = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs and report.html.")] = RUNS,
     fresh: Fresh = False,
     as_json: AsJson = False,
@@ -111,7 +119,7 @@ def compare(
         )
         for method in split_methods(methods)
     ]
-    planned = plan(specs, _read_seeds(seeds), out, fresh=fresh)
+    planned = plan(specs, _read_seeds(seeds), out, fresh=fresh, tracking=_tracking(track, track_budget))
     with showing({job.path: 1.0 if job.spec.method.base is None else 2.0 for job in planned}) as listen:
         comparison = run_comparison(planned, workers=jobs, listen=listen)
     for path, error in comparison.failed.items():
@@ -136,7 +144,9 @@ def train(
     weight_decay: WeightDecay = None,
     schedule: Schedule = "cosine",
     device: Device = "cpu",
-    threads: Annotated[int, typer.Option(help="Threads of torch; the last bits depend on it.")] = 1,
+    threads: Threads = 1,
+    track: Track = None,
+    track_budget: TrackBudget = None,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every step.")] = 5.0,
     fresh: Fresh = False,
     as_json: AsJson = False,
@@ -172,9 +182,41 @@ def train(
             fresh=fresh,
             threads=threads,
             checkpoint_every=checkpoint_every,
+            tracking=_tracking(track, track_budget),
             on_progress=lambda step, n_steps, loss: listen(News(job, step, n_steps, loss)),
         )
     _print_run(folder, as_json)
+
+
+@app.command()
+def measure(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    track: Annotated[str, typer.Option(help="What to measure: cheap, standard, full, or trackers by name.")] = "full",
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Measure finished runs after the fact, at their checkpoints: curvature, margins, certificates.
+
+    What was measured is added to the run folders, where `surefoot report` finds it.
+
+    Example: [bold]surefoot measure surefoot-runs --track full[/bold]
+    """
+    from surefoot.experiment import measure as measure_run
+    from surefoot.records import find_runs
+    from surefoot.trackers import read_track
+
+    trackers = read_track(track)
+    found = {str(run.path): measure_run(run.path, trackers, threads=threads) for run in find_runs(runs)}
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    for path, records in found.items():
+        print(path)
+        for record in records:
+            print(f"  {record['tracker']}, step {record['step']}")
+            values = {key: value for key, value in record.items() if "/" in key or key == "failed"}
+            for key, value in values.items():
+                print(f"    {key:<44} {value if value is None or isinstance(value, str) else format(value, '.5g')}")
 
 
 @app.command()
@@ -238,6 +280,16 @@ def _read_seeds(text: str) -> list[int]:
     if not seeds or min(seeds) < 0:
         raise InputError(f"Expected at least one seed ≥ 0, but got {text!r}. Write 3, or 0,1,5.")
     return seeds
+
+
+def _tracking(track: str | None, budget: float | None) -> Tracking:
+    """Read --track and --track-budget; a budget alone stretches the standard preset."""
+    from surefoot.schema import Tracking
+    from surefoot.trackers import read_track
+
+    if track is None and budget is None:
+        return Tracking()
+    return Tracking(read_track(track or "standard"), budget)
 
 
 def _check_out(out: Path) -> None:

@@ -8,6 +8,7 @@
     timing.jsonl         seconds spent; kept apart, so that everything else is the same bits every time
     predictions/         <split>.npz with logits and labels
     measures.jsonl       one line per metric, split and calibrator
+    tracked.jsonl        one line per tracker asked after the fact
     checkpoint/          the newest state of the training
     done.json            written last: this run is finished
 
@@ -17,6 +18,7 @@ a killed run goes on.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import io
 import json
@@ -31,7 +33,7 @@ import numpy as np
 
 from surefoot.errors import BusyError, InputError
 from surefoot.records._atomic import write_bytes, write_json
-from surefoot.schema import Predictions, RunSpec, SplitName
+from surefoot.schema import Predictions, RunSpec, SplitName, Tracking
 
 Record = dict[str, Any]
 
@@ -61,7 +63,9 @@ class RunFolder:
                 ) from error
             yield
 
-    def begin(self, spec: RunSpec, run_id: str, data: Record, environment: Record) -> None:
+    def begin(
+        self, spec: RunSpec, run_id: str, data: Record, environment: Record, tracking: Tracking | None = None
+    ) -> None:
         """Write down what is about to run.
 
         Args:
@@ -69,14 +73,20 @@ class RunFolder:
             run_id: Its name.
             data: What the data are: fingerprint, sizes, class names.
             environment: What it runs on.
+            tracking: What is measured on the way; it is not part of the spec, for it changes nothing.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "spec.json", {"id": run_id, "spec": spec.to_json(), "data": data})
+        tracked = dataclasses.asdict(tracking or Tracking())
+        header = {"id": run_id, "spec": spec.to_json(), "data": data, "tracking": tracked}
+        write_json(self.path / "spec.json", header)
         write_json(self.path / "environment.json", environment)
 
     def clear(self) -> None:
         """Remove everything that belongs to the run, and nothing else."""
-        for name in ("spec.json", "environment.json", "steps.jsonl", "timing.jsonl", "measures.jsonl", "done.json"):
+        for name in (
+            *("spec.json", "environment.json", "steps.jsonl", "timing.jsonl"),
+            *("measures.jsonl", "tracked.jsonl", "done.json"),
+        ):
             (self.path / name).unlink(missing_ok=True)
         for name in ("predictions", "checkpoint"):
             shutil.rmtree(self.path / name, ignore_errors=True)
@@ -96,6 +106,12 @@ class RunFolder:
         """What the data are."""
         data: Record = self._header()["data"]
         return data
+
+    @property
+    def tracking(self) -> Tracking:
+        """What is measured while the run trains."""
+        found = self._header().get("tracking", {"trackers": []})
+        return Tracking(tuple(found["trackers"]), found.get("budget"))
 
     @property
     def environment(self) -> Record:
@@ -138,13 +154,19 @@ class RunFolder:
         """Read all lines of ``steps.jsonl``."""
         return _read_lines(self.path / "steps.jsonl")
 
-    def add_seconds(self, step: int, seconds: float) -> None:
-        """Note that training up to ``step`` took so many seconds more."""
-        _append(self.path / "timing.jsonl", [{"step": step, "seconds": round(seconds, 4)}], sync=False)
+    def add_seconds(self, step: int, seconds: float, tracking: float = 0.0) -> None:
+        """Note that the run up to ``step`` took so many seconds more, and how many of them trackers took."""
+        line = {"step": step, "seconds": round(seconds, 4), "tracking": round(tracking, 4)}
+        _append(self.path / "timing.jsonl", [line], sync=False)
 
     def seconds(self) -> float:
-        """Seconds spent on training so far, over all sessions."""
-        return float(sum(line["seconds"] for line in _read_lines(self.path / "timing.jsonl")))
+        """Seconds spent on training so far, over all sessions, without those of trackers."""
+        lines = _read_lines(self.path / "timing.jsonl")
+        return float(sum(line["seconds"] - line.get("tracking", 0.0) for line in lines))
+
+    def tracking_seconds(self) -> float:
+        """Seconds that trackers took so far, over all sessions."""
+        return float(sum(line.get("tracking", 0.0) for line in _read_lines(self.path / "timing.jsonl")))
 
     def write_predictions(self, predictions: Predictions) -> None:
         """Store the predictions of one split."""
@@ -170,6 +192,22 @@ class RunFolder:
     def measures(self) -> list[Record]:
         """Read all lines of ``measures.jsonl``."""
         return _read_lines(self.path / "measures.jsonl")
+
+    def write_tracked(self, records: Iterable[Record]) -> None:
+        """Replace ``tracked.jsonl``."""
+        write_bytes(self.path / "tracked.jsonl", b"".join(map(_line, records)))
+
+    def tracked_later(self) -> list[Record]:
+        """Read all lines of ``tracked.jsonl``: what trackers saw after the fact."""
+        return _read_lines(self.path / "tracked.jsonl")
+
+    def tracked(self) -> list[Record]:
+        """Read what trackers saw: on the way, and after the fact where they were asked again."""
+        later = self.tracked_later()
+        again = {(record["step"], record["tracker"]) for record in later}
+        first = [record for record in self.steps() if "tracker" in record]
+        kept = [record for record in first if (record["step"], record["tracker"]) not in again]
+        return sorted(kept + later, key=lambda record: int(record["step"]))
 
     def finish(self, summary: Record) -> None:
         """Write ``done.json``: the run is finished."""

@@ -11,7 +11,7 @@ from surefoot.errors import InputError, SurefootError
 from surefoot.method import parse_method
 from surefoot.records import RunFolder
 from surefoot.registry import DATA, MODELS
-from surefoot.schema import RunSpec
+from surefoot.schema import UNTRACKED, RunSpec, Tracking
 from surefoot.studies.engine import Job, Listener, run_all
 
 DEFAULT_METHODS = ("sgd", "sam", "csam")
@@ -53,7 +53,14 @@ def make_spec(
     return RunSpec(parse_method(method, base_options), DATA.parse(data), MODELS.parse(model), **settings)
 
 
-def plan(specs: Sequence[RunSpec], seeds: Sequence[int], out: Path, *, fresh: bool = False) -> list[Job]:
+def plan(
+    specs: Sequence[RunSpec],
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    fresh: bool = False,
+    tracking: Tracking = UNTRACKED,
+) -> list[Job]:
     """Check all specs and lay out one run per spec and seed.
 
     Args:
@@ -61,6 +68,7 @@ def plan(specs: Sequence[RunSpec], seeds: Sequence[int], out: Path, *, fresh: bo
         seeds: The seeds, the same ones for all.
         out: Takes one folder per run.
         fresh: Make all runs anew.
+        tracking: What to measure on the way; runs that did not are made anew.
 
     Returns:
         The runs, method by method in the order given; runs that are the same are there once.
@@ -75,7 +83,9 @@ def plan(specs: Sequence[RunSpec], seeds: Sequence[int], out: Path, *, fresh: bo
     for spec in specs:
         check(spec)
     made = [replace(spec, seed=seed) for spec in specs for seed in seeds]
-    return list({out / folder_name(spec): Job(spec, out / folder_name(spec), fresh) for spec in made}.values())
+    return list(
+        {out / folder_name(spec): Job(spec, out / folder_name(spec), fresh, tracking) for spec in made}.values()
+    )
 
 
 def compare(jobs: Sequence[Job], *, workers: int | None = None, listen: Listener | None = None) -> Comparison:

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from surefoot.errors import RunError, SurefootError
 from surefoot.records import RunFolder
-from surefoot.schema import RunSpec
+from surefoot.schema import RunSpec, Tracking
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,13 @@ class Job:
     spec: RunSpec
     path: Path
     fresh: bool = False
+    tracking: Tracking = field(default_factory=Tracking)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing to do: the run is finished and measured all that is asked for."""
+        folder = RunFolder(self.path)
+        return not self.fresh and folder.done() is not None and folder.tracking.covers(self.tracking)
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def run_all(
     """
     tell = listen or (lambda news: None)
     failed: dict[Path, SurefootError] = {}
-    todo = [job for job in jobs if job.fresh or not RunFolder(job.path).done()]
+    todo = [job for job in jobs if not job.is_done]
     for job in jobs:
         if job not in todo:
             tell(News(job, done=True))
@@ -129,4 +136,4 @@ def _work(index: int, job: Job) -> None:
             last = now
             _inbox.put((index, step, n_steps, loss))
 
-    run(job.spec, job.path, fresh=job.fresh, on_progress=on_progress)
+    run(job.spec, job.path, fresh=job.fresh, tracking=job.tracking, on_progress=on_progress)

@@ -1,45 +1,37 @@
-"""Loss, accuracy and ECE while training."""
+"""Loss, accuracy and calibration error while training."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from surefoot.metrics.accuracy import accuracy
 from surefoot.metrics.ece import ece
+from surefoot.metrics.kce import kce
 from surefoot.metrics.nll import nll
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment, Split, SplitName
-from surefoot.train.predict import predict
-from surefoot.train.tracker import Horizon, Tracker
+from surefoot.schema import Moment
+from surefoot.trackers._base import WATCHED, Scheduled, check_examples, logits_of, schedule
+from surefoot.train.tracker import Every, Horizon, Tracker
 
-WATCHED: tuple[SplitName, ...] = ("train", "test")
+METRICS = (("loss", nll), ("accuracy", accuracy), ("ece", ece), ("kce", kce))
 
 
-@dataclass(frozen=True)
-class Quality:
-    """Cross-entropy, accuracy and ECE on the first examples of the train and the test split."""
+class Quality(Scheduled):
+    """Cross-entropy (that is, NLL), accuracy, ECE and KCE on the first examples of the train and the test split."""
 
-    every: int
-    examples: int
-    name: str = "quality"
-
-    def due(self, step: int) -> bool:
-        """Measure at the start and at the end of every epoch."""
-        return step % self.every == 0
+    def __init__(self, due: Every, examples: int) -> None:
+        super().__init__("quality", due)
+        self.examples = check_examples(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Evaluate both splits."""
         values = {}
         for name in WATCHED:
-            split = moment.splits[name]
-            probe = Split(split.inputs[: self.examples], split.labels[: self.examples])
-            probs = predict(moment.model, probe).double().softmax(1)
-            for label, metric in (("loss", nll), ("accuracy", accuracy), ("ece", ece)):
-                values[f"{name}/{label}"] = metric(probs, probe.labels).item()
+            logits, labels = logits_of(moment, name, self.examples)
+            probs = logits.softmax(1)
+            values.update({f"{name}/{label}": metric(probs, labels).item() for label, metric in METRICS})
         return values
 
 
-@TRACKERS.register("quality")
-def quality(horizon: Horizon, *, examples: int = 5000) -> Tracker:
-    """Loss, accuracy and ECE on train and test, at every epoch's end, on the first examples of each."""
-    return Quality(horizon.steps_per_epoch, examples)
+@TRACKERS.register("quality", preset="cheap")
+def quality(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
+    """Cross-entropy, accuracy, ECE and KCE on train and test, at every epoch's end, on the first examples of each."""
+    return Quality(schedule(horizon, every), examples)

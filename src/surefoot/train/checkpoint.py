@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +112,18 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Tree] | None:
         The model's state and everything else; None if there is no checkpoint.
     """
     found = sorted(folder.glob("step-*")) if folder.exists() else []
-    if not found:
-        return None
-    newest = found[-1]
-    tensors = load_file(newest / "state.safetensors")
-    return load_file(newest / "model.safetensors"), unpack(json.loads((newest / "state.json").read_text()), tensors)
+    return _read(found[-1]) if found else None
+
+
+def load_checkpoints(folder: Path) -> Iterator[tuple[dict[str, Tensor], Tree]]:
+    """Read all checkpoints of a run, the oldest first."""
+    yield from map(_read, sorted(folder.glob("step-*")))
+
+
+def _read(checkpoint: Path) -> tuple[dict[str, Tensor], Tree]:
+    tensors = load_file(checkpoint / "state.safetensors")
+    state = unpack(json.loads((checkpoint / "state.json").read_text()), tensors)
+    return load_file(checkpoint / "model.safetensors"), state
 
 
 def random_state() -> Tree:

@@ -22,8 +22,9 @@ from surefoot.records import RunFolder
 from surefoot.schema import LossTerms, Moment, SplitName, Splits
 from surefoot.seeding import generator
 from surefoot.train.checkpoint import load_checkpoint, random_state, save_checkpoint, set_random_state
+from surefoot.train.panel import Panel
 from surefoot.train.predict import predict
-from surefoot.train.tracker import Horizon, Tracker, undisturbed
+from surefoot.train.tracker import Horizon, Tracker
 
 Progress = Callable[[int, int, float], None]  # steps made, steps in all, loss
 
@@ -54,13 +55,13 @@ def horizon(n_examples: int, epochs: int, batch_size: int) -> Horizon:
 
     Example:
         >>> horizon(4000, 40, 128)
-        Horizon(n_steps=1280, steps_per_epoch=32)
+        Horizon(n_steps=1280, steps_per_epoch=32, batch_size=128)
     """
     if epochs < 1 or batch_size < 1:
         raise InputError(f"Expected epochs ≥ 1 and batch size ≥ 1, but got {epochs} and {batch_size}. Raise them.")
     whole, rest = divmod(n_examples, batch_size)
     per_epoch = whole + (rest > 1 or (rest == 1 and whole == 0))
-    return Horizon(epochs * per_epoch, per_epoch)
+    return Horizon(epochs * per_epoch, per_epoch, batch_size)
 
 
 def fit(
@@ -72,6 +73,7 @@ def fit(
     batch_size: int,
     seed: int,
     trackers: Sequence[Tracker] = (),
+    budget: float | None = None,
     checkpoint_every: float = 5.0,
     on_progress: Progress | None = None,
 ) -> None:
@@ -85,13 +87,15 @@ def fit(
         batch_size: Examples per step.
         seed: Determines the order of the examples.
         trackers: What to measure on the way.
+        budget: Share of the training time to spend on it; None for whatever the trackers' schedules take.
         checkpoint_every: Seconds between checkpoints; 0 for one after every step.
         on_progress: Called after every step.
 
     Raises:
         DivergedError: If the loss is no longer finite; the last good checkpoint stays.
     """
-    session = _Session(trainee, splits, folder, seed, horizon(len(splits.train), epochs, batch_size), trackers)
+    length = horizon(len(splits.train), epochs, batch_size)
+    session = _Session(trainee, splits, folder, seed, length, Panel(trackers, length, budget))
     session.resume()
     trainee.model.train()
     saved = time.monotonic()
@@ -115,14 +119,15 @@ class _Session:
         folder: RunFolder,
         seed: int,
         length: Horizon,
-        trackers: Sequence[Tracker],
+        panel: Panel,
     ) -> None:
         self.trainee, self.splits, self.folder = trainee, splits, folder
-        self.seed, self.length, self.trackers = seed, length, trackers
+        self.seed, self.length, self.panel = seed, length, panel
         self.device = next(trainee.model.parameters()).device
         self.step = 0
         self.passes: float = 0
         self.order = torch.empty(0, dtype=torch.long)
+        self.batch: tuple[Tensor, Tensor] | None = None
         self.pending: list[dict[str, Any]] = []
         self.stamp = {"run": folder.run_id, "seed": seed}
         self.clock = time.monotonic()
@@ -140,6 +145,7 @@ class _Session:
         self.trainee.optimizer.load_state_dict(state["optimizer"])
         self.trainee.schedule.load_state_dict(state["schedule"])
         self.step, self.passes = state["step"], state["passes"]
+        self.panel.load_state_dict(state["panel"])
         self.folder.cut_steps(state["steps_size"])
         set_random_state(state["random"])
 
@@ -148,7 +154,7 @@ class _Session:
         if any(not parameter.isfinite().all() for parameter in self.trainee.model.parameters()):
             raise self._diverged("Expected finite weights, but got NaN or infinity. Lower the learning rate.")
         now = time.monotonic()
-        self.folder.add_seconds(self.step, now - self.clock)
+        self.folder.add_seconds(self.step, now - self.clock, self.panel.take_seconds())
         self.clock = now
         size = self.folder.append_steps(self.pending, sync=True)
         self.pending.clear()
@@ -159,6 +165,7 @@ class _Session:
             "optimizer": self.trainee.optimizer.state_dict(),
             "schedule": self.trainee.schedule.state_dict(),
             "loss": dict(self.trainee.loss.state_dict()),
+            "panel": self.panel.state_dict(),
             "random": random_state(),
         }
         save_checkpoint(self.folder.checkpoints, self.step, self.trainee.model.state_dict(), state)
@@ -197,6 +204,7 @@ class _Session:
         train, scene = self.splits.train, self._scene(step)
         found = Batch(train.inputs[rows].to(self.device), train.labels[rows].to(self.device), rows.to(self.device))
         batch = objective.prepare(model, found, scene)
+        self.batch = found.inputs, found.labels
         clean: list[Tensor] = []
 
         def losses(part: slice | Tensor) -> LossTerms:
@@ -220,14 +228,10 @@ class _Session:
         return Scene(self.splits, generator(self.seed, f"loss/{step}"), logits, lr)
 
     def _track(self) -> None:
-        due = [tracker for tracker in self.trackers if tracker.due(self.step)]
-        if not due:
-            return
-        moment = Moment(self.step, self.step // self.length.steps_per_epoch, self.trainee.model, self.splits)
-        for tracker in due:
-            with undisturbed(self.trainee.model):
-                values = tracker.measure(moment)
-            self._record(moment.epoch, tracker=tracker.name, **values)
+        epoch, trainee = self.step // self.length.steps_per_epoch, self.trainee
+        moment = Moment(self.step, epoch, trainee.model, self.splits, self.batch, trainee.loss, trainee.optimizer)
+        for name, values in self.panel.look(moment):
+            self._record(epoch, tracker=name, **values)
 
     def _record(self, epoch: int, **values: Any) -> None:
         place = {"step": self.step, "epoch": epoch, "passes": self.passes}

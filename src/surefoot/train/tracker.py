@@ -6,12 +6,13 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import nn
 
+from surefoot.errors import OptionError
 from surefoot.schema import Moment
 
 
@@ -21,6 +22,34 @@ class Horizon:
 
     n_steps: int
     steps_per_epoch: int
+    batch_size: int = 128
+
+
+@dataclass(frozen=True)
+class Every:
+    """A schedule: every so many steps, from the untrained network on, and at the very end.
+
+    Attributes:
+        n: Steps between measurements.
+        end: The last step, or None where nobody knows.
+
+    Example:
+        >>> due = Every(10, end=25)
+        >>> [step for step in range(26) if due(step)]
+        [0, 10, 20, 25]
+    """
+
+    n: int
+    end: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a schedule that never comes round."""
+        if self.n < 1:
+            raise OptionError(f"Expected every ≥ 1 step, but got {self.n}. Write every=10, say.")
+
+    def __call__(self, step: int) -> bool:
+        """Say whether to measure after ``step`` steps."""
+        return step % self.n == 0 or step == self.end
 
 
 class Tracker(Protocol):
@@ -37,6 +66,19 @@ class Tracker(Protocol):
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Measure, with keys such as ``"test/ece"``."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A tracker with a memory, such as the last eigenvector; it is saved with the checkpoint."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the memory: nested dicts and lists of tensors and plain values."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Remember what :meth:`state_dict` gave."""
         ...
 
 

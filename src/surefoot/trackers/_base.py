@@ -1,0 +1,103 @@
+"""What trackers share: a schedule, logits seen once, fixed examples for curvature, the optimizer's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from surefoot.curvature.objective import LossFunction, cross_entropy, mse
+from surefoot.errors import OptionError
+from surefoot.losses.mse import MSE
+from surefoot.schema import Moment, Split, SplitName
+from surefoot.seeding import generator
+from surefoot.train.predict import predict
+from surefoot.train.tracker import Every, Horizon
+
+WATCHED: tuple[SplitName, ...] = ("train", "test")
+
+
+class Scheduled:
+    """A tracker with a name and a schedule; abstract.
+
+    Args:
+        name: What ``surefoot list`` calls it.
+        due: Says whether to measure after so many steps.
+    """
+
+    def __init__(self, name: str, due: Callable[[int], bool]) -> None:
+        self.name = name
+        self.due = due
+
+
+def schedule(horizon: Horizon, every: int | None) -> Every:
+    """Measure every so many steps and at the end; None for the end of every epoch."""
+    return Every(horizon.steps_per_epoch if every is None else every, end=horizon.n_steps)
+
+
+def check_examples(examples: int) -> int:
+    """Refuse to look at no example."""
+    if examples < 1:
+        raise OptionError(f"Expected examples ≥ 1, but got {examples}. Write examples=256, say.")
+    return examples
+
+
+def logits_of(moment: Moment, name: SplitName, examples: int) -> tuple[Tensor, Tensor]:
+    """Give logits and labels of a split's first examples; trackers of the same moment share them.
+
+    Args:
+        moment: What there is to see.
+        name: The split.
+        examples: How many, at most.
+
+    Returns:
+        Logits in float64 and labels.
+    """
+    key = "logits", name, examples
+    if key not in moment.cache:
+        split = moment.splits[name]
+        probe = Split(split.inputs[:examples], split.labels[:examples])
+        moment.cache[key] = predict(moment.model, probe).double(), probe.labels
+    logits, labels = moment.cache[key]
+    return logits, labels
+
+
+class Probe:
+    """Fixed training examples to measure curvature on, and as many others to hold out.
+
+    Which ones depends on the size of the data alone, so a run that goes on finds the same ones.
+
+    Args:
+        examples: How many, at most.
+    """
+
+    def __init__(self, examples: int) -> None:
+        self.examples = check_examples(examples)
+        self._found: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+
+    def __call__(self, moment: Moment) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Give inputs and labels of the probe, then of the held-out examples: the same tensors every time."""
+        if self._found is None:
+            train, spare = moment.splits.train, moment.splits.calibration
+            order = torch.randperm(len(train), generator=generator(0, "probe"))
+            rows, others = order[: self.examples], order[self.examples : 2 * self.examples]
+            if len(others) < len(rows):  # a small training split: other data must do
+                train, others = spare, torch.randperm(len(spare), generator=generator(0, "probe"))[: self.examples]
+            device = next(moment.model.parameters()).device
+            chosen = moment.splits.train.inputs[rows], moment.splits.train.labels[rows]
+            held = train.inputs[others], train.labels[others]
+            x, y, other_x, other_y = (tensor.to(device) for tensor in (*chosen, *held))
+            self._found = x, y, other_x, other_y
+        return self._found
+
+
+def curved_loss(moment: Moment) -> LossFunction:
+    """Say whose curvature to measure: that of squared error where it is trained, else of cross-entropy."""
+    return mse if isinstance(moment.loss, MSE) and moment.loss.over == "mean" else cross_entropy
+
+
+def group_of(moment: Moment) -> dict[str, Any]:
+    """Give the options of the first parameter group; empty where no optimizer is known."""
+    return moment.optimizer.param_groups[0] if moment.optimizer is not None else {}

@@ -1,0 +1,85 @@
+"""The theorems along a run: what they promise, and how much room they leave."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Iterable
+
+from surefoot.certificate import step_checks
+from surefoot.curvature.jacobian import jacobian_norms
+from surefoot.curvature.sharpness import gn_sharpness
+from surefoot.margins.bounds import Evidence, bound_checks
+from surefoot.margins.check import Check
+from surefoot.registry import TRACKERS
+from surefoot.schema import Moment, Split
+from surefoot.trackers._base import WATCHED, Probe, Scheduled, check_examples, group_of, logits_of, schedule
+from surefoot.trackers._follow import settle_form
+from surefoot.train.predict import predict
+from surefoot.train.tracker import Every, Horizon, Tracker
+
+N_BINS = 15
+
+
+class Certificate(Scheduled):
+    """Every theorem that applies, as its slack: right side minus left.
+
+    What needs logits alone is evaluated on the first examples of train and test; curvature and the sharpness-aware
+    step on a probe. ``violated`` counts proven inequalities that do not hold: it is 0, or there is a bug.
+    """
+
+    def __init__(self, due: Every, examples: int, probe: int) -> None:
+        super().__init__("certificate", due)
+        self.examples, self._probe = check_examples(examples), Probe(probe)
+
+    def measure(self, moment: Moment) -> dict[str, float]:
+        """Evaluate the theorems."""
+        values: dict[str, float] = {}
+        violated = 0
+        for name in WATCHED:
+            checks = bound_checks(Evidence(*logits_of(moment, name, self.examples), N_BINS))
+            values |= _slacks(f"{name}/certificate", checks)
+            sides = {check.name: check for check in checks}
+            loose, tight = sides["theorem 4.1 (i)"], sides["theorem 4.1 (i), bounded"]
+            values[f"{name}/certificate_ece"] = math.exp(tight.left)
+            values[f"{name}/certificate_bound"] = math.exp(tight.right)
+            values[f"{name}/certificate_log_bound"] = loose.right
+            violated += sum(check.violated for check in checks)
+        checks = self._probe_checks(moment)
+        values |= _slacks("certificate", checks)
+        values["certificate/violated"] = violated + sum(check.violated for check in checks)
+        values["certificate/examples"] = self._probe.examples
+        return values
+
+    def _probe_checks(self, moment: Moment) -> list[Check]:
+        """Do on the probe what :func:`surefoot.certificate.certify` does, with products of a settled form."""
+        x, y, *_ = self._probe(moment)
+        model = copy.deepcopy(moment.model).double()
+        x = x.double() if x.is_floating_point() else x
+        settle_form(model, x, y)
+        evidence = Evidence(
+            predict(model, Split(x, y)).double(),
+            y.cpu(),
+            N_BINS,
+            gn_sharpness=gn_sharpness(model, x, y, tol=1e-6).value,
+            jacobian_norms=jacobian_norms(model, x).cpu(),
+        )
+        rho = group_of(moment).get("rho") or 0.05
+        return bound_checks(evidence) + step_checks(model, x, y, rho=rho)
+
+
+def _slacks(prefix: str, checks: Iterable[Check]) -> dict[str, float]:
+    """Write the slack of each check that applies; of several with one name, the smallest."""
+    found: dict[str, float] = {}
+    for check in checks:
+        if check.applies:
+            key = f"{prefix}_slack/{re.sub(r'[^a-z0-9]+', '_', check.name.lower()).strip('_')}"
+            found[key] = min(check.slack, found.get(key, math.inf))
+    return found
+
+
+@TRACKERS.register("certificate", preset="full")
+def certificate(horizon: Horizon, *, every: int | None = None, examples: int = 5000, probe: int = 128) -> Tracker:
+    """Slack of every theorem that applies, and the certified bound beside the measured ECE."""
+    return Certificate(schedule(horizon, every), examples, probe)

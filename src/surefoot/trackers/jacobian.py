@@ -1,0 +1,35 @@
+"""How strongly weights move logits."""
+
+from __future__ import annotations
+
+from surefoot.curvature.jacobian import jacobian_norms
+from surefoot.registry import TRACKERS
+from surefoot.schema import Moment
+from surefoot.trackers._base import Probe, Scheduled, schedule
+from surefoot.train.tracker import Every, Horizon, Tracker
+
+
+class Jacobian(Scheduled):
+    """Operator norm of each example's Jacobian of logits in weights: its mean and C_J, its maximum, over a probe."""
+
+    def __init__(self, due: Every, examples: int) -> None:
+        super().__init__("jacobian", due)
+        self._probe = Probe(examples)
+
+    def measure(self, moment: Moment) -> dict[str, float]:
+        """Measure on the probe and on as many held-out examples."""
+        x, _, others, _ = self._probe(moment)
+        norms, held_out = jacobian_norms(moment.model, x), jacobian_norms(moment.model, others)
+        return {
+            "jacobian/max": norms.max().item(),
+            "jacobian/mean": norms.mean().item(),
+            "jacobian/held_out_max": held_out.max().item(),
+            "jacobian/held_out_mean": held_out.mean().item(),
+            "jacobian/examples": len(norms),
+        }
+
+
+@TRACKERS.register("jacobian", preset="full")
+def jacobian(horizon: Horizon, *, every: int | None = None, examples: int = 64) -> Tracker:
+    """Operator norm of the logits' Jacobian in the weights: mean and maximum C_J over a probe."""
+    return Jacobian(schedule(horizon, every), examples)

@@ -1,0 +1,38 @@
+"""The loss that is trained, whatever it is."""
+
+from __future__ import annotations
+
+import torch
+
+from surefoot.registry import TRACKERS
+from surefoot.schema import LossTerms, Moment
+from surefoot.trackers._base import WATCHED, Scheduled, check_examples, logits_of, schedule
+from surefoot.train.tracker import Every, Horizon, Tracker
+
+
+class Objective(Scheduled):
+    """The run's own loss, as far as logits and labels determine it, on the first examples of train and test."""
+
+    def __init__(self, due: Every, examples: int) -> None:
+        super().__init__("objective", due)
+        self.examples = check_examples(examples)
+
+    def measure(self, moment: Moment) -> dict[str, float]:
+        """Evaluate both splits; nothing where the loop did not say what it trains."""
+        if moment.loss is None:
+            return {}
+        device = next(moment.model.parameters()).device
+        values = {}
+        for name in WATCHED:
+            logits, labels = logits_of(moment, name, self.examples)
+            with torch.no_grad():
+                terms: LossTerms = moment.loss(logits.float().to(device), labels.to(device))
+            value = terms.per_example.mean() + (0.0 if terms.penalty is None else terms.penalty)
+            values[f"{name}/objective"] = float(value)
+        return values
+
+
+@TRACKERS.register("objective", preset="cheap")
+def objective(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
+    """The loss that is trained, on train and test, at every epoch's end."""
+    return Objective(schedule(horizon, every), examples)
