@@ -6,9 +6,8 @@ Usage::
     python scripts/build_fashion.py [--check]
 
 The subset is balanced: the first 400 training images of each class for training, the next 200 for calibration,
-and the first 400 test images of each class for testing, each split in the original order. Zip entries carry a
-fixed date and no compression level is left to chance, so the same input gives the same values; ``--check``
-compares the arrays with the committed file.
+and the first 400 test images of each class for testing, each split in the original order. Nothing is drawn, and
+NumPy dates zip entries alike, so the file is the same bytes every time; ``--check`` compares with the committed one.
 """
 
 from __future__ import annotations

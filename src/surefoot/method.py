@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from surefoot.errors import InputError, OptionError
-from surefoot.registry import LOSSES, OPTIMIZERS, Part
+from surefoot.registry import LOSSES, OPTIMIZERS, Part, unknown_name
 from surefoot.schema import MethodSpec, OptionValue, PartSpec
 
 _PLUS = re.compile(r"\s*\+\s*(?=[A-Za-z_])")  # not the plus of 1e+3
@@ -50,6 +50,8 @@ def parse_method(text: str, defaults: Mapping[str, OptionValue] | None = None) -
     found: dict[str, tuple[Part, dict[str, OptionValue]]] = {}
     for piece in _PLUS.split(text.strip()):
         name = piece.partition(":")[0].strip()
+        if name not in LOSSES and name not in OPTIMIZERS:
+            raise unknown_name("method", name, [part.name for kind in (OPTIMIZERS, LOSSES) for part in kind])
         kind = LOSSES if name in LOSSES else OPTIMIZERS
         if kind.kind in found:
             raise InputError(f"Expected at most one {kind.kind} in a method, but got {text!r}. Remove one of them.")

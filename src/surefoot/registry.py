@@ -16,7 +16,7 @@ import pkgutil
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeVar
@@ -212,9 +212,7 @@ class Registry:
             return self._parts[name]
         if _IMPORT_PATH.fullmatch(name):
             return _import_part(self.kind, name)
-        raise UnknownNameError(
-            f"Unknown {self.kind} {name!r}.{_did_you_mean(name, self._parts)} Run `surefoot list` to see all."
-        )
+        raise unknown_name(self.kind, name, self._parts)
 
     def read(self, text: str) -> tuple[Part, dict[str, OptionValue]]:
         """Read ``name:key=value,…`` as a person types it.
@@ -302,8 +300,13 @@ def _import_part(kind: str, path: str) -> Part:
     return _make_part(path, function, {}, source)
 
 
-def _did_you_mean(name: str, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """Make the error for a name that nothing is registered under."""
+    return UnknownNameError(f"Unknown {kind} {name!r}.{_did_you_mean(name, known)} Run `surefoot list` to see all.")
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 

@@ -119,15 +119,17 @@ def show_option(value: OptionValue) -> str:
         value: The value.
 
     Returns:
-        Its text; numbers in their shortest form.
+        Its text; numbers in the shortest form that reads back as the same number.
 
     Example:
-        >>> show_option(2.0), show_option(True), show_option(5e-4)
-        ('2', 'true', '0.0005')
+        >>> show_option(2.0), show_option(True), show_option(5e-4), show_option(0.12345678)
+        ('2', 'true', '0.0005', '0.12345678')
     """
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) and float(short := f"{value:g}") == value:
+        return short
+    return str(value)
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def test_records_say_run_seed_and_cost(small_npz: Path, tmp_path: Path) -> None:
 
 def test_a_run_that_diverges_says_where_and_keeps_its_last_good_checkpoint(small_npz: Path, tmp_path: Path) -> None:
     spec = spec_on(small_npz, "sgd", lr=1e8, model="mlp", epochs=50)
-    with pytest.raises(DivergedError, match=r"stopped at step \d+ .*Lower the learning rate.*last good checkpoint"):
+    with pytest.raises(DivergedError, match=r"stopped at step \d+, .*Lower the learning rate.*last good checkpoint"):
         run(spec, tmp_path, checkpoint_every=0)
     (kept,) = (tmp_path / "checkpoint").glob("step-*")
     assert all(tensor.isfinite().all() for tensor in load_file(kept / "model.safetensors").values())

@@ -258,7 +258,7 @@ def _present(summary: Summary, page: Path, as_json: bool) -> None:
     from surefoot.report.tables import summary_table
 
     console = Console()
-    console.print(summary_table(summary))
+    console.print(summary_table(summary, width=console.width))
     console.print(summary.verdict(), highlight=False, markup=False)
     print(f"Report: {written}")
 

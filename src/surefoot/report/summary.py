@@ -33,6 +33,9 @@ COLUMNS = (
 )
 
 
+_TOLD = (("ece", "ECE"), ("accuracy", "accuracy"))
+
+
 @dataclass(frozen=True)
 class Spread:
     """Mean and standard deviation over n seeds; a single seed has none."""
@@ -61,8 +64,8 @@ class Row:
     options: dict[str, OptionValue]
     seeds: tuple[int, ...]
     values: dict[str, Spread]
-    passes: float
-    seconds: float
+    passes: Spread
+    seconds: Spread
     best: frozenset[str]
     difference: dict[str, Difference] | None  # to the first row; None for the first row itself
     runs: tuple[RunFolder, ...]
@@ -74,8 +77,9 @@ class Row:
             "label": self.label,
             "options": self.options,
             **{key: dataclasses.asdict(spread) for key, spread in self.values.items()},
-            "passes": self.passes,
-            "seconds": self.seconds,
+            "passes": self.passes.mean,
+            "seconds": self.seconds.mean,
+            "seconds_sd": self.seconds.sd,
             "best": sorted(self.best),
         }
 
@@ -102,16 +106,17 @@ class Summary:
         if not known:
             return "No run has an ECE."
         best = min(known, key=lambda row: row.values["ece"].mean)
-        ece, accuracy = (100 * best.values[key].mean for key in ("ece", "accuracy"))
-        text = f"{best.label} is best calibrated: ECE {ece:.1f} %, accuracy {accuracy:.1f} %."
-        if best is self.rows[0] or best.difference is None:
+        reached = [f"{name} {100 * best.values[key].mean:.1f} %" for key, name in _TOLD if key in best.values]
+        claim = " is best calibrated" if len(self.rows) > 1 else ""
+        text = f"{best.label}{claim}: {', '.join(reached)}."
+        if best.difference is None or "ece" not in best.difference:  # the first method, or no seed in common
             return text
         gap = best.difference["ece"]
         text += f" That is {100 * abs(gap.mean):.1f} points {'below' if gap.mean < 0 else 'above'} {self.rows[0].label}"
         if gap.low is None or gap.high is None:
             return text + "; with one seed there is no telling whether that is luck."
         clear = "clear of zero" if gap.low > 0 or gap.high < 0 else "not clear of zero: more seeds would tell"
-        interval = f"95 % interval {100 * gap.low:+.1f} to {100 * gap.high:+.1f}, n = {gap.n}"
+        interval = f"95 % interval {100 * gap.low:+.1f} to {100 * gap.high:+.1f}, n = {gap.n}".replace("-", "−")
         return f"{text} ({interval}; {clear})."
 
 
@@ -129,7 +134,11 @@ def summarise(runs: Sequence[RunFolder]) -> Summary:
         groups.setdefault(_group(run), {})[run.spec.seed] = run
     values = {key: {seed: _values(run) for seed, run in group.items()} for key, group in groups.items()}
     means = {
-        key: {column.key: _spread(group, column.key) for column in COLUMNS if _has(group, column.key)}
+        key: {
+            column.key: _spread([values[column.key] for values in group.values()])
+            for column in COLUMNS
+            if _has(group, column.key)
+        }
         for key, group in values.items()
     }
     labels = _labels({key: next(iter(group.values())) for key, group in groups.items()})
@@ -145,8 +154,8 @@ def summarise(runs: Sequence[RunFolder]) -> Summary:
                 options=some.spec.method.options,
                 seeds=tuple(sorted(group)),
                 values=means[key],
-                passes=statistics.fmean(cost["passes"] for cost in costs),
-                seconds=statistics.fmean(cost["seconds"] for cost in costs),
+                passes=_spread([cost["passes"] for cost in costs]),
+                seconds=_spread([cost["seconds"] for cost in costs]),
                 best=frozenset(column.key for column in COLUMNS if _is_best(column, key, means)),
                 difference=None if key == first else _differences(values[first], values[key]),
                 runs=tuple(group[seed] for seed in sorted(group)),
@@ -196,8 +205,7 @@ def _has(group: dict[int, dict[str, float]], key: str) -> bool:
     return all(key in values for values in group.values())
 
 
-def _spread(group: dict[int, dict[str, float]], key: str) -> Spread:
-    numbers = [values[key] for values in group.values()]
+def _spread(numbers: Sequence[float]) -> Spread:
     return Spread(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None, len(numbers))
 
 

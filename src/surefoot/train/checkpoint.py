@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from surefoot.errors import RunError
-from surefoot.records._atomic import sync_folder
+from surefoot.records import sync_folder
 
 Tree = Any  # nested dicts, lists and tuples of tensors and JSON values
 

@@ -145,7 +145,7 @@ class _Session:
     def save(self) -> None:
         """Write the records so far, then a checkpoint that knows how many there are."""
         if any(not parameter.isfinite().all() for parameter in self.trainee.model.parameters()):
-            return  # keep the last good one; the next step will say what is wrong
+            raise self._diverged("Expected finite weights, but got NaN or infinity. Lower the learning rate.")
         now = time.monotonic()
         self.folder.add_seconds(self.step, now - self.clock)
         self.clock = now
@@ -172,26 +172,24 @@ class _Session:
         rates = [group["lr"] for group in self.trainee.optimizer.param_groups]
         try:
             loss = self._learn(rows)
+            self.step = step + 1
+            facts = self.trainee.optimizer.facts
+            self.passes += facts.passes if facts else 1
+            self._record(epoch, split="train", loss=loss, lr=rates[0])
+            self._track()
         except DivergedError as error:
-            self.folder.append_steps(self.pending, sync=True)
-            raise DivergedError(
-                f"Training stopped at step {step + 1} (epoch {epoch + 1}, lr {rates[0]:.3g}): {error} "
-                f"{self._last_good()}"
-            ) from error
-        self.step = step + 1
-        facts = self.trainee.optimizer.facts
-        self.passes += facts.passes if facts else 1
-        record = {
-            "step": self.step,
-            "epoch": epoch,
-            "split": "train",
-            "loss": loss,
-            "lr": rates[0],
-            "passes": self.passes,
-        }
-        self.pending.append({**self.stamp, **record})
-        self._track()
+            raise self._diverged(str(error), step + 1, rates[0]) from error
         return loss
+
+    def _diverged(self, reason: str, step: int | None = None, lr: float | None = None) -> DivergedError:
+        """Keep the records so far, and say what happened when and what is left."""
+        self.folder.append_steps(self.pending, sync=True)
+        self.pending.clear()
+        step = self.step if step is None else step
+        when = f"step {step}, epoch {(step - 1) // self.length.steps_per_epoch + 1}"
+        kept = sorted(self.folder.checkpoints.glob("step-*"))
+        left = f"The last good checkpoint is {kept[-1]}." if kept else "There is no earlier checkpoint."
+        return DivergedError(f"Training stopped at {when}{'' if lr is None else f', lr {lr:.3g}'}: {reason} {left}")
 
     def _learn(self, rows: Tensor) -> float:
         inputs = self.splits.train.inputs[rows].to(self.device)
@@ -218,9 +216,8 @@ class _Session:
         for tracker in due:
             with undisturbed(self.trainee.model):
                 values = tracker.measure(moment)
-            place = {"step": self.step, "epoch": moment.epoch, "tracker": tracker.name, "passes": self.passes}
-            self.pending.append({**self.stamp, **place, **values})
+            self._record(moment.epoch, tracker=tracker.name, **values)
 
-    def _last_good(self) -> str:
-        kept = sorted(self.folder.checkpoints.glob("step-*"))
-        return f"The last good checkpoint is {kept[-1]}." if kept else "There is no earlier checkpoint."
+    def _record(self, epoch: int, **values: Any) -> None:
+        place = {"step": self.step, "epoch": epoch, "passes": self.passes}
+        self.pending.append({**self.stamp, **place, **values})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from surefoot.errors import DivergedError
 from surefoot.schema import Split
 
 CHUNK = 1000
@@ -20,12 +21,18 @@ def predict(model: nn.Module, split: Split) -> Tensor:
 
     Returns:
         Logits on the CPU, float32, shape ``(n, classes)``.
+
+    Raises:
+        DivergedError: If a logit is NaN or infinite.
     """
     modes = [(module, module.training) for module in model.modules()]
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     model.eval()
     try:
-        return torch.cat([model(inputs.to(device)).float().cpu() for inputs in split.inputs.split(CHUNK)])
+        logits = torch.cat([model(inputs.to(device)).float().cpu() for inputs in split.inputs.split(CHUNK)])
     finally:
         for module, training in modes:
             module.training = training
+    if not logits.isfinite().all():
+        raise DivergedError("Expected finite logits, but got NaN or infinity. Lower the learning rate.")
+    return logits

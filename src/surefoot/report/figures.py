@@ -1,0 +1,218 @@
+"""Plotly figures as plain dictionaries.
+
+A colour is written ``--name`` or ``--name/alpha`` after a custom property of ``page.css``; the page's script puts
+the value for light or dark in its place. Texts that come from users are escaped, for Plotly reads tags in them.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.report.bins import Bins
+from surefoot.report.curves import Curve
+from surefoot.report.marks import Mark
+
+Figure = dict[str, Any]  # {"data": [...], "layout": {...}}, as Plotly takes it
+
+_FONT = {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 12, "color": "--soft"}
+_AXIS = {
+    "gridcolor": "--line",
+    "linecolor": "--line",
+    "zeroline": False,
+    "showline": True,
+    "ticks": "",
+    "automargin": True,
+}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A tracked quantity and how its axis looks."""
+
+    key: str
+    label: str
+    percent: bool
+    log: bool = False
+
+
+QUANTITIES = (
+    Quantity("loss", "Loss", percent=False, log=True),
+    Quantity("accuracy", "Accuracy", percent=True),
+    Quantity("ece", "ECE", percent=True),
+)
+
+
+def reliability_figure(bins: Bins, mark: Mark) -> Figure:
+    """Draw accuracy over confidence with the gap between them, above a histogram of confidence.
+
+    Args:
+        bins: Pooled bins of one method.
+        mark: Its colour.
+
+    Returns:
+        The figure.
+    """
+    n_bins = len(bins.count)
+    filled = [b for b in range(n_bins) if bins.count[b]]
+    middle = [(b + 0.5) / n_bins for b in filled]
+    accuracy = [bins.accuracy[b] or 0.0 for b in filled]
+    confidence = [bins.confidence[b] or 0.0 for b in filled]
+    share = [bins.count[b] / bins.total for b in filled]
+    bar = {"type": "bar", "x": middle, "width": 1 / n_bins, "hoverinfo": "skip"}
+    hover = {
+        "hovertemplate": "confidence %{customdata[1]:.1%}<br>accuracy %{customdata[2]:.1%}<br>"
+        "n = %{customdata[0]:,}<extra></extra>",
+        "customdata": [[bins.count[b], bins.confidence[b], bins.accuracy[b]] for b in filled],
+    }
+    solid = {"color": f"{mark.color}/0.62", "line": {"color": "--card", "width": 1}}
+    data = [
+        {**bar, "y": accuracy, "marker": solid, **hover},
+        {**bar, **_gap(accuracy, confidence), "marker": _hatched("--over", "/")},
+        {**bar, **_gap(confidence, accuracy), "marker": _hatched("--under", "\\")},
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [0, 1],
+            "y": [0, 1],
+            "line": {"color": "--ink", "width": 1.2, "dash": "dash"},
+            "hoverinfo": "skip",
+        },
+        {**bar, "y": share, "yaxis": "y2", "marker": solid, **hover},
+    ]
+    return {"data": data, "layout": _reliability_layout(bins)}
+
+
+def _gap(low: Sequence[float], high: Sequence[float]) -> Figure:
+    """Bars from low up to high where it is higher, and nothing elsewhere."""
+    pairs = list(zip(low, high, strict=True))
+    return {"base": [a for a, _ in pairs], "y": [max(b - a, 0.0) or None for a, b in pairs]}
+
+
+def _hatched(color: str, shape: str) -> Figure:
+    pattern = {"shape": shape, "size": 6, "solidity": 0.34, "fgcolor": color, "bgcolor": f"{color}/0.16"}
+    return {"color": f"{color}/0.16", "pattern": pattern, "line": {"color": color, "width": 1}}
+
+
+def _reliability_layout(bins: Bins) -> Figure:
+    percent = {**_AXIS, "range": [0, 1], "tickformat": ".0%", "fixedrange": True}
+    quarters = [0, 0.25, 0.5, 0.75, 1]
+    marked = {"type": "line", "xref": "x", "yref": "y2 domain", "y0": 0, "y1": 1}
+    means = ((bins.mean_accuracy, "solid"), (bins.mean_confidence, "dot"))
+    return {
+        **_layout(height=380),
+        "barmode": "overlay",
+        "hovermode": "closest",
+        "dragmode": False,
+        "xaxis": {**percent, "tickvals": quarters, "anchor": "y2", "title": {"text": "confidence", "standoff": 6}},
+        "yaxis": {**percent, "tickvals": quarters, "domain": [0.3, 1], "title": {"text": "accuracy", "standoff": 6}},
+        "yaxis2": {
+            **percent,
+            "domain": [0, 0.22],
+            "tickvals": [0, 0.5, 1],
+            "title": {"text": "share", "standoff": 6},
+        },
+        "shapes": [
+            {**marked, "x0": x, "x1": x, "line": {"color": "--ink", "width": 1.8, "dash": dash}} for x, dash in means
+        ],
+    }
+
+
+def curve_figure(quantity: Quantity, methods: Sequence[tuple[str, Mark, Mapping[str, Curve]]]) -> Figure | None:
+    """Draw one quantity over epochs: train dashed, test solid, the range over seeds as a band.
+
+    Args:
+        quantity: What to draw.
+        methods: Label, mark and curves of each method.
+
+    Returns:
+        The figure; None if no method recorded the quantity.
+    """
+    bands, lines, shown = [], [], []
+    for index, (label, mark, curves) in enumerate(methods):
+        for split in ("train", "test"):
+            curve = curves.get(f"{split}/{quantity.key}")
+            if curve is None:
+                continue
+            shown.append(curve)
+            meta = {"method": index, "split": split}
+            if curve.n_runs > 1:
+                bands.append({**_band(curve, mark), "meta": meta})
+            lines.append({**_line(curve, mark, quantity, f"{html.escape(label)}, {split}"), "meta": meta})
+    if not shown:
+        return None
+    y_format: Figure = {"tickformat": ".0%"} if quantity.percent else {}
+    if quantity.log:
+        y_format = {"type": "log", **_log_ticks(shown)}
+    elif (limits := _limits(shown, quantity)) is not None:
+        y_format["range"] = limits
+    return {
+        "data": [*bands, *lines],
+        "layout": {
+            **_layout(height=320),
+            "hovermode": "closest",
+            "xaxis": {**_AXIS, "title": {"text": "epoch", "standoff": 6}},
+            "yaxis": {**_AXIS, **y_format},
+        },
+    }
+
+
+def _band(curve: Curve, mark: Mark) -> Figure:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [*curve.epochs, *reversed(curve.epochs)],
+        "y": [*curve.low, *reversed(curve.high)],
+        "fill": "toself",
+        "fillcolor": f"{mark.color}/0.18",
+        "line": {"width": 0, "color": mark.color},
+        "hoverinfo": "skip",
+    }
+
+
+def _line(curve: Curve, mark: Mark, quantity: Quantity, name: str) -> Figure:
+    is_train = name.endswith("train")
+    y_format = ".1%" if quantity.percent else ".3~g"
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": list(curve.epochs),
+        "y": list(curve.mean),
+        "line": {"color": mark.color, "width": 1.5 if is_train else 2.4, "dash": "dash" if is_train else "solid"},
+        "marker": {"color": mark.color, "symbol": mark.symbol, "size": 6 if is_train else 8, "maxdisplayed": 6},
+        "hovertemplate": f"%{{fullData.name}}<br>epoch %{{x:.3~g}}: %{{y:{y_format}}}<extra></extra>",
+    }
+
+
+def _limits(curves: Sequence[Curve], quantity: Quantity) -> list[float] | None:
+    """Leave the untrained network out of the axis: it would squeeze everything else into a corner."""
+    trained = [value for curve in curves for band in (curve.low, curve.high) for value in band[1:]]
+    if not trained:
+        return None
+    low = 0.0 if quantity.key == "ece" else min(trained)
+    margin = 0.05 * (max(trained) - low) or 0.01
+    return [max(low - margin, 0.0), max(trained) + margin]
+
+
+def _log_ticks(curves: Sequence[Curve]) -> Figure:
+    """Label 1, 2 and 5 of every decade in full: Plotly would leave the decade out."""
+    seen = [value for curve in curves for value in (*curve.low, *curve.high) if value > 0] or [1.0]
+    decades = range(math.floor(math.log10(min(seen))), math.ceil(math.log10(max(seen))) + 1)
+    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    return {"tickvals": ticks, "ticktext": [f"{tick:.4g}" for tick in ticks]}
+
+
+def _layout(height: int) -> Figure:
+    return {
+        "height": height,
+        "margin": {"l": 8, "r": 20, "t": 26, "b": 8, "pad": 2},
+        "font": _FONT,
+        "paper_bgcolor": "--card/0",
+        "plot_bgcolor": "--card/0",
+        "showlegend": False,
+        "hoverlabel": {"bgcolor": "--card", "bordercolor": "--line", "font": {"color": "--ink"}, "align": "left"},
+    }

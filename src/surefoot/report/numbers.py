@@ -1,0 +1,141 @@
+"""How numbers are written: the same way in the terminal and on the page.
+
+Fractions are shown in percent and their differences in percentage points; the unit stands in the column's heading.
+"""
+
+from __future__ import annotations
+
+from surefoot.report.summary import Column, Difference, Spread
+
+
+def decimals(column: Column, *, fine: bool = False) -> int:
+    """Say how many decimals a column gets; the page has room for one more in percentages than the terminal."""
+    return (2 if fine else 1) if column.percent else 3
+
+
+def show_spread(spread: Spread, column: Column, *, fine: bool = False) -> str:
+    """Write a mean with its standard deviation, or alone where one seed gives none.
+
+    Args:
+        spread: Mean and standard deviation over seeds.
+        column: What it is a mean of.
+        fine: Give percentages a second decimal.
+
+    Returns:
+        The text, without unit.
+
+    Example:
+        >>> ece = Column("ece", "ECE", percent=True, lower_is_better=True)
+        >>> show_spread(Spread(0.0365, 0.0043, 3), ece), show_spread(Spread(0.0365, None, 1), ece, fine=True)
+        ('3.6 ± 0.4', '3.65')
+    """
+    scale, digits = _scale(column), decimals(column, fine=fine)
+    text = f"{scale * spread.mean:.{digits}f}"
+    return text if spread.sd is None else f"{text} ± {scale * spread.sd:.{digits}f}"
+
+
+def show_difference(difference: Difference, column: Column, *, fine: bool = False) -> str:
+    """Write a paired difference and, in brackets, its 95 % interval where there is one.
+
+    The only blank is the one before the bracket, so that a narrow column breaks there.
+
+    Args:
+        difference: Mean and interval.
+        column: What it is a difference of.
+        fine: Give percentages a second decimal.
+
+    Returns:
+        The text, without unit.
+
+    Example:
+        >>> ece = Column("ece", "ECE", percent=True, lower_is_better=True)
+        >>> show_difference(Difference(-0.072, -0.088, -0.057, 3), ece)
+        '−7.2 (−8.8…−5.7)'
+    """
+    scale, digits = _scale(column), decimals(column, fine=fine)
+    text = signed(scale * difference.mean, digits)
+    if difference.low is None or difference.high is None:
+        return text
+    return f"{text} ({signed(scale * difference.low, digits)}…{signed(scale * difference.high, digits)})"
+
+
+def signed(value: float, digits: int) -> str:
+    """Write a number with its sign, a real minus, and no sign at a rounded zero.
+
+    Args:
+        value: The number.
+        digits: How many decimals.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> signed(-1.25, 1), signed(0.3, 1), signed(-0.01, 1)
+        ('−1.2', '+0.3', '0.0')
+    """
+    text = f"{abs(value):.{digits}f}"
+    if not float(text):
+        return text
+    return ("−" if value < 0 else "+") + text
+
+
+def show_percent(fraction: float) -> str:
+    """Write a fraction in percent, for sentences; number and unit stay on one line."""
+    return f"{100 * fraction:.1f}\u00a0%"
+
+
+def show_count(number: float) -> str:
+    """Write a count with thin blanks between thousands.
+
+    Args:
+        number: Rounded to a whole one.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> show_count(19200.0), show_count(640)
+        ('19\u202f200', '640')
+    """
+    return f"{number:,.0f}".replace(",", "\u202f")
+
+
+def show_seconds(seconds: float) -> str:
+    """Write a duration: tenths of seconds while they matter, minutes once they are easier to read.
+
+    Args:
+        seconds: The duration.
+
+    Returns:
+        The text with its unit.
+
+    Example:
+        >>> show_seconds(12.33), show_seconds(204.0), show_seconds(7000)
+        ('12.3 s', '3 min 24 s', '1 h 56 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def join(words: list[str]) -> str:
+    """Join words as in a sentence.
+
+    Args:
+        words: Any number of them.
+
+    Returns:
+        One text.
+
+    Example:
+        >>> join(["sgd", "sam", "csam"]), join(["sgd"])
+        ('sgd, sam and csam', 'sgd')
+    """
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
+def _scale(column: Column) -> int:
+    return 100 if column.percent else 1

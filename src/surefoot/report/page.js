@@ -1,0 +1,80 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const config = {
+    responsive: true,
+    displaylogo: false,
+    modeBarButtons: [["toImage", "resetScale2d"]],
+    toImageButtonOptions: { format: "svg" },
+  };
+  const touch = matchMedia("(pointer: coarse)").matches;
+
+  /* "--name/alpha" becomes the value that the custom property has just now. */
+  function paint(text, style) {
+    const [, name, alpha] = /^(--[\w-]+)(?:\/([\d.]+))?$/.exec(text);
+    const hex = style.getPropertyValue(name).trim();
+    if (alpha === undefined) return hex;
+    const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    return `rgba(${r}, ${g}, ${b}, ${alpha})`;
+  }
+
+  /* Only keys that name a colour are touched: a method may be called anything. */
+  function painted(value, style) {
+    if (Array.isArray(value)) return value.map((item) => painted(item, style));
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [
+        key,
+        /color$/.test(key) && typeof item === "string" ? paint(item, style) : painted(item, style),
+      ]),
+    );
+  }
+
+  const checked = (name) => [...document.querySelectorAll(`input[name="${name}"]:checked`)].map((box) => box.value);
+
+  function draw(figure) {
+    const place = document.getElementById(figure.id);
+    const single = figure.id.startsWith("curve-");
+    const view = figure.views[single ? "" : (checked("view")[0] ?? Object.keys(figure.views)[0])];
+    place.hidden = view === undefined;
+    if (place.hidden) return Plotly.purge(place);
+    const { data, layout } = painted(view, getComputedStyle(root));
+    if (single) {
+      const [methods, splits] = [checked("method"), checked("split")];
+      for (const trace of data) {
+        trace.visible = methods.includes(String(trace.meta.method)) && splits.includes(trace.meta.split);
+      }
+      layout.dragmode = touch ? false : "zoom"; /* on a touch screen a drag scrolls the page */
+      layout.uirevision = "keep"; /* hiding a line does not undo a zoom */
+    }
+    return Plotly.react(place, data, layout, config);
+  }
+
+  const drawAll = () => Promise.all(figures.map(draw));
+
+  /* One figure per frame, so that the page can be read and scrolled meanwhile. */
+  async function open() {
+    for (const figure of figures) {
+      await draw(figure);
+      await new Promise((next) => setTimeout(next));
+    }
+    root.dataset.drawn = figures.length;
+  }
+
+  document.addEventListener("change", ({ target }) => {
+    if (target.name === "view") {
+      for (const part of document.querySelectorAll("[data-view]")) part.hidden = part.dataset.view !== target.value;
+    }
+    const family = target.name === "view" ? "reliability-" : "curve-";
+    for (const figure of figures) if (figure.id.startsWith(family)) draw(figure);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
+    window.addEventListener(event, () => {
+      root.classList.toggle("printing", printing); /* light colours and the width of a sheet */
+      drawAll();
+    });
+  }
+  open();
+})();

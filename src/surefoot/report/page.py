@@ -1,0 +1,199 @@
+"""The report: one HTML file that holds everything it needs and works offline."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from surefoot.records import write_bytes
+from surefoot.report.bins import Bins, in_order, read_bins
+from surefoot.report.curves import Curve, read_curves
+from surefoot.report.facts import facts, options, places
+from surefoot.report.figures import QUANTITIES, Figure, Quantity, curve_figure, reliability_figure
+from surefoot.report.marks import Mark, mark_of
+from surefoot.report.numbers import (
+    join,
+    show_count,
+    show_difference,
+    show_percent,
+    show_spread,
+    signed,
+)
+from surefoot.report.summary import COLUMNS, Row, Summary
+
+
+@dataclass(frozen=True)
+class Method:
+    """All that the page shows of one method."""
+
+    row: Row
+    mark: Mark
+    bins: dict[str | None, Bins]
+    curves: dict[str, Curve]
+
+
+def write_page(summary: Summary, path: Path, *, title: str | None = None, command: str | None = None) -> Path:
+    """Write the report.
+
+    Args:
+        summary: The comparison.
+        path: The file to write; its folder is made if need be.
+        title: Heading of the page; else it names methods and data.
+        command: What was typed to make the runs, shown so that others can do the same.
+
+    Returns:
+        ``path``.
+    """
+    path = Path(path)
+    methods = [_method(index, row) for index, row in enumerate(summary.rows)]
+    template = _environment().get_template("template.html")
+    text = template.render(
+        title=title or _title(summary),
+        command=command,
+        verdict=summary.verdict(),
+        facts=facts(summary),
+        columns=[column for column in COLUMNS if any(column.key in row.values for row in summary.rows)],
+        methods=methods,
+        options=[options(row) for row in summary.rows],
+        places=[places(row, path) for row in summary.rows],
+        cards=_cards(methods),
+        views=_views(methods),
+        curves=_curves(methods),
+        figures=_finite(_figures(methods)),
+        css=_text("page.css"),
+        script=_text("page.js"),
+        plotly=_plotly(),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, text.encode())
+    return path
+
+
+def _method(index: int, row: Row) -> Method:
+    return Method(row, mark_of(index), read_bins(row.runs), read_curves(row.runs))
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("surefoot.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(spread=show_spread, difference=show_difference, count=show_count, percent=show_percent)
+    return environment
+
+
+def _title(summary: Summary) -> str:
+    data = list(dict.fromkeys(run.spec.data.name for row in summary.rows for run in row.runs))
+    if not data:
+        return "No runs"
+    labels = [row.label for row in summary.rows]
+    return f"{join(labels) if len(labels) <= 4 else f'{len(labels)} methods'} on {join(data)}"
+
+
+def _views(methods: list[Method]) -> list[tuple[str, str]]:
+    """List the calibrators behind which somebody has bins: key for the script, and words for people."""
+    words = {None: "as trained", "temperature": "after temperature scaling"}
+    found = in_order({name for method in methods for name in method.bins})
+    return [(name or "", words.get(name, f"after {name}")) for name in found]
+
+
+def _cards(methods: list[Method]) -> list[dict[str, Any]]:
+    """One card per method that has bins: its figure's place and, for every view, what the figure says."""
+    return [
+        {
+            "id": f"reliability-{index}",
+            "method": method,
+            "views": {
+                name or "": {"bins": bins, "says": _says(bins), "rows": _bin_rows(bins)}
+                for name, bins in method.bins.items()
+            },
+        }
+        for index, method in enumerate(methods)
+        if method.bins
+    ]
+
+
+def _says(bins: Bins) -> str:
+    gap = bins.mean_confidence - bins.mean_accuracy
+    lean = "over-confident" if gap > 0 else "under-confident"
+    return (
+        f"Mean confidence {show_percent(bins.mean_confidence)}, accuracy {show_percent(bins.mean_accuracy)}: "
+        f"{lean} by {100 * abs(gap):.1f} points."
+    )
+
+
+def _bin_rows(bins: Bins) -> list[tuple[str, str, str, str, str]]:
+    n = len(bins.count)
+    return [
+        (
+            f"{100 * b / n:.0f}–{100 * (b + 1) / n:.0f} %",
+            show_count(bins.count[b]),
+            f"{100 * confidence:.1f}",
+            f"{100 * accuracy:.1f}",
+            signed(100 * (confidence - accuracy), 1),
+        )
+        for b, (confidence, accuracy) in enumerate(zip(bins.confidence, bins.accuracy, strict=True))
+        if confidence is not None and accuracy is not None
+    ]
+
+
+def _curves(methods: list[Method]) -> list[dict[str, str]]:
+    """List the curve figures: place, heading, and their last values in words for those who cannot see them."""
+    found = []
+    for quantity in QUANTITIES:
+        ends = [
+            f"{method.row.label} {_value(curve.mean[-1], quantity)} on {split}"
+            for method in methods
+            for split in ("train", "test")
+            if (curve := method.curves.get(f"{split}/{quantity.key}"))
+        ]
+        if ends:
+            says = f"{quantity.label} over epochs. At the end: {', '.join(ends)}."
+            scale = ", log scale" if quantity.log else ""
+            found.append({"id": f"curve-{quantity.key}", "heading": f"{quantity.label}{scale}", "says": says})
+    return found
+
+
+def _value(value: float, quantity: Quantity) -> str:
+    return show_percent(value) if quantity.percent else f"{value:.3f}"
+
+
+def _figures(methods: list[Method]) -> list[dict[str, Any]]:
+    """All figures with their places; a curve has one view, a reliability diagram one per calibrator."""
+    figures: list[dict[str, Any]] = []
+    for index, method in enumerate(methods):
+        views = {name or "": reliability_figure(bins, method.mark) for name, bins in method.bins.items()}
+        if views:
+            figures.append({"id": f"reliability-{index}", "views": views})
+    drawn = [(method.row.label, method.mark, method.curves) for method in methods]
+    for quantity in QUANTITIES:
+        figure: Figure | None = curve_figure(quantity, drawn)
+        if figure is not None:
+            figures.append({"id": f"curve-{quantity.key}", "views": {"": figure}})
+    return figures
+
+
+def _finite(value: Any) -> Any:
+    """Put null in the place of what JSON cannot say: one NaN would keep every figure from being drawn."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _text(name: str) -> str:
+    return resources.files("surefoot.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    script = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+    return script.replace("</script", "<\\/script")  # inside a page it would end the script

@@ -1,0 +1,39 @@
+"""A page opened in a real browser: headless Chromium, which must be there where SUREFOOT_REQUIRE_BROWSER=1."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def find_browser() -> str:
+    """Find Chromium; without it the test is skipped, or fails where a browser is required."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None and os.environ.get("SUREFOOT_REQUIRE_BROWSER") == "1":
+        pytest.fail("Expected Chromium, for SUREFOOT_REQUIRE_BROWSER=1, but found none. Install chromium.")
+    if found is None:
+        pytest.skip("no Chromium on this machine; install chromium to open the page in a browser")
+    return found
+
+
+def drawn_page(page: Path, profile: Path, *flags: str) -> str:
+    """Open a page, let its scripts run, and give the document back as it then stands.
+
+    Args:
+        page: The HTML file.
+        profile: An empty folder for the browser's own files.
+        *flags: More flags for the browser.
+
+    Returns:
+        The document as HTML.
+    """
+    quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
+    command = [find_browser(), "--headless", "--no-sandbox", "--disable-gpu", *quiet, f"--user-data-dir={profile}"]
+    command += ["--window-size=1200,900", "--virtual-time-budget=15000", *flags, "--dump-dom", page.resolve().as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout

@@ -1,0 +1,98 @@
+"""Means, paired differences and the verdict, on run folders made by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from surefoot.records import RunFolder
+from surefoot.report.summary import summarise
+from tests.runs import fake_run
+
+ECES = {"sgd": (0.10, 0.12, 0.11), "sam": (0.05, 0.05, 0.05)}
+
+
+def _runs(tmp_path: Path, eces: dict[str, tuple[float, ...]] = ECES) -> list[RunFolder]:
+    return [
+        fake_run(tmp_path, method, seed, measures={"accuracy": 0.8, "ece": ece})
+        for method, values in eces.items()
+        for seed, ece in enumerate(values)
+    ]
+
+
+def test_means_and_standard_deviations_are_over_seeds(tmp_path: Path) -> None:
+    first, second = summarise(_runs(tmp_path)).rows
+    assert first.values["ece"].mean == pytest.approx(0.11)
+    assert first.values["ece"].sd == pytest.approx(0.01)  # of 10, 12, 11 with n − 1
+    assert (first.values["ece"].n, first.seeds) == (3, (0, 1, 2))
+    assert second.values["ece"].sd == pytest.approx(0.0)
+
+
+def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
+    runs = _runs(tmp_path)
+    gap = summarise([*runs[:3], *reversed(runs[3:])]).rows[1].difference["ece"]
+    half = 4.302652729911275 * 0.01 / math.sqrt(3)  # Student's t with 2 degrees of freedom; differences −5, −7, −6
+    assert gap.mean == pytest.approx(-0.06)
+    assert (gap.low, gap.high) == pytest.approx((-0.06 - half, -0.06 + half))
+
+
+def test_only_shared_seeds_are_paired(tmp_path: Path) -> None:
+    runs = [fake_run(tmp_path, "sgd", seed, measures={"ece": 0.1 * seed}) for seed in (1, 2)]
+    runs += [fake_run(tmp_path, "sam", seed, measures={"ece": 0.1}) for seed in (2, 3)]
+    gap = summarise(runs).rows[1].difference["ece"]
+    assert (gap.mean, gap.low, gap.n) == (pytest.approx(-0.1), None, 1)
+
+
+def test_one_seed_has_neither_spread_nor_interval(tmp_path: Path) -> None:
+    summary = summarise([fake_run(tmp_path, "sgd"), fake_run(tmp_path, "sam", measures={"accuracy": 0.8, "ece": 0.01})])
+    assert summary.rows[0].values["ece"].sd is None
+    assert summary.rows[1].difference["ece"].low is None
+    assert "with one seed there is no telling" in summary.verdict()
+
+
+def test_a_metric_that_one_run_lacks_is_left_out_of_its_row_only(tmp_path: Path) -> None:
+    runs = _runs(tmp_path)
+    lame = fake_run(tmp_path, "sam", 2, measures={"accuracy": 0.8}, tce=None)
+    first, second = summarise([*runs[:5], lame]).rows
+    assert "ece" in first.values
+    assert "ece" not in second.values
+    assert "tce" not in second.values
+    assert "accuracy" in second.values
+    assert second.difference["ece"].n == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "best"), [("ece", (0.1, 0.2), 0), ("accuracy", (0.1, 0.2), 1), ("nll", (2.0, 1.0), 1)]
+)
+def test_best_follows_the_direction(tmp_path: Path, key: str, values: tuple[float, float], best: int) -> None:
+    rows = summarise([fake_run(tmp_path, m, measures={key: v}) for m, v in zip(("a", "b"), values, strict=True)]).rows
+    assert [key in row.best for row in rows] == [best == 0, best == 1]
+
+
+def test_a_single_method_is_not_the_best_of_anything(tmp_path: Path) -> None:
+    summary = summarise([fake_run(tmp_path, "sgd", seed) for seed in (0, 1)])
+    assert summary.rows[0].best == frozenset()
+    assert summary.verdict() == "sgd: ECE 5.0 %, accuracy 80.0 %."
+
+
+@pytest.mark.parametrize(
+    ("methods", "says"),
+    [
+        ({"sgd": (0.05, 0.05), "sam": (0.1, 0.1)}, "sgd is best calibrated: ECE 5.0 %, accuracy 80.0 %."),
+        ({"sgd": (0.10, 0.12), "sam": (0.05, 0.05)}, "not clear of zero: more seeds would tell"),
+        ({"sgd": (0.100, 0.101, 0.099), "sam": (0.05, 0.05, 0.05)}, "n = 3; clear of zero"),
+    ],
+)
+def test_verdict(tmp_path: Path, methods: dict[str, tuple[float, ...]], says: str) -> None:
+    assert says in summarise(_runs(tmp_path, methods)).verdict()
+
+
+def test_verdict_without_accuracy_and_without_a_shared_seed(tmp_path: Path) -> None:
+    runs = [fake_run(tmp_path, "sgd", 0), fake_run(tmp_path, "sam", 1, measures={"ece": 0.01})]
+    assert summarise(runs).verdict() == "sam is best calibrated: ECE 1.0 %."
+
+
+def test_verdict_without_any_ece(tmp_path: Path) -> None:
+    assert summarise([fake_run(tmp_path, measures={"accuracy": 0.8})]).verdict() == "No run has an ECE."

@@ -1,0 +1,217 @@
+"""The command as people run it: in a process of its own, with its output, its errors and its exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surefoot import __version__
+from tests.conftest import small_arrays
+from tests.report.browser import drawn_page
+
+COMMANDS = ["compare", "train", "report", "list"]
+
+
+def surefoot(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "surefoot", *words], capture_output=True, text=True, cwd=cwd, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def compared(small_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Path]:
+    out = tmp_path_factory.mktemp("compared")
+    done = surefoot(*reduced(small_npz, out), "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), out
+
+
+def reduced(small_npz: Path, out: Path) -> list[str]:
+    methods = "sgd,sam:rho=0.05,csam:gamma=2,rho=0.1"
+    words = ["compare", "--methods", methods, "--seeds", "2", "--data", f"npz:{small_npz}", "--epochs", "3"]
+    return [*words, "--batch-size", "16", "--out", str(out)]
+
+
+def test_compare_prints_one_object(compared: tuple[dict, Path]) -> None:
+    result, out = compared
+    rows = result["rows"]
+    assert [row["method"] for row in rows] == ["sgd", "sam", "csam"]
+    assert [row["passes"] for row in rows] == [18, 36, 36]
+    assert rows[2]["options"]["gamma"] == 2
+    assert rows[2]["options"]["rho"] == 0.1
+    for row in rows:
+        assert row["seconds"] > 0
+        for key in ("accuracy", "ece", "nll", "tce"):
+            assert set(row[key]) == {"mean", "sd", "n"}
+            assert row[key]["n"] == 2
+        assert 0 <= row["ece"]["mean"] <= 1
+        assert 0.34 < row["accuracy"]["mean"] <= 1
+    assert [gap["label"] for gap in result["differences"]] == ["sam:rho=0.05", "csam:gamma=2,rho=0.1"]
+    gap = result["differences"][1]["ece"]
+    assert gap["mean"] == pytest.approx(rows[2]["ece"]["mean"] - rows[0]["ece"]["mean"])
+    assert gap["low"] < gap["mean"] < gap["high"]
+    assert Path(result["report"]) == out / "report.html"
+
+
+def test_compare_does_not_train_twice(compared: tuple[dict, Path], small_npz: Path) -> None:
+    result, out = compared
+    done = surefoot(*reduced(small_npz, out), "--json")
+    assert json.loads(done.stdout) == result  # seconds included: nothing was run again
+
+
+def test_compare_for_people(compared: tuple[dict, Path], small_npz: Path) -> None:
+    _, out = compared
+    done = surefoot(*reduced(small_npz, out))
+    assert done.returncode == 0
+    for word in ("sgd", "csam:gamma=2", "accuracy", "ECE", "NLL", "±", "best calibrated", "report.html"):
+        assert word in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_the_page_of_a_comparison_opens_in_a_browser(compared: tuple[dict, Path], tmp_path: Path) -> None:
+    document = drawn_page(compared[1] / "report.html", tmp_path / "profile")
+    assert "data-trouble" not in document.partition("<head")[0]
+    assert document.count('class="main-svg"') >= 6  # three reliability diagrams, three curves
+    assert "csam:gamma=2,rho=0.1" in document
+
+
+def test_report_is_rebuilt_from_folders(compared: tuple[dict, Path], tmp_path: Path) -> None:
+    result, out = compared
+    done = surefoot("report", str(out), "--out", str(tmp_path / "again.html"), "--json")
+    assert done.returncode == 0, done.stderr
+    again = json.loads(done.stdout)
+    assert {row["label"]: row["ece"] for row in again["rows"]} == {row["label"]: row["ece"] for row in result["rows"]}
+    assert again["rows"][0]["method"] == "sgd"  # the cheapest method comes first
+    assert (tmp_path / "again.html").stat().st_size > 100_000
+
+
+def test_train_one_run_with_ones_own_parts(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\nimport numpy as np\n"
+        "def net(shape, k, *, width: int = 8):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(36, width), nn.ReLU(), nn.Linear(width, k))\n"
+        "def data():\n    return dict(np.load('small.npz'))\n"
+    )
+    np.savez(tmp_path / "small.npz", **small_arrays())
+    words = [
+        "train",
+        "--method",
+        "csam",
+        "--seed",
+        "7",
+        "--out",
+        "run",
+        "--model",
+        "mine:net:width=5",
+        "--data",
+        "mine:data",
+    ]
+    done = surefoot(*words, "--epochs", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"accuracy [\d.]+ %, ECE [\d.]+ %", done.stdout)
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())["spec"]
+    assert (spec["seed"], spec["model"]["options"]["width"]) == (7, 5)
+    both = surefoot(
+        "compare", "--methods", "sgd", "--seeds", "1", "--model", "mine:net", "--data", "mine:data", cwd=tmp_path
+    )
+    assert both.returncode == 0, both.stderr
+
+
+BAD = {
+    "compare --methods sma": "Unknown method 'sma'. Did you mean 'sam'",
+    "compare --methods csam:gama=2": "Unknown option 'gama' for 'csam'",
+    "compare --methods csam:gamma=much": "Expected csam:gamma to be a number, but got 'much'",
+    "compare --methods sam:rho=-1": "Expected rho ≥ 0, but got -1",
+    "compare --seeds some": "Expected seeds as a number or a list, but got 'some'",
+    "compare --epochs 0": "Expected epochs ≥ 1",
+    "compare --lr -1": "Invalid learning rate",
+    "compare --data npz:nowhere.npz": "nowhere.npz does not exist",
+    "compare --data npz:nan.npz": "hold NaN or infinity, first at row 0",
+    "compare --data npz:label.npz": "Expected labels in 0…2, but got 3",
+    "compare --data npz:empty.npz": "Expected at least one example, but got an empty",
+    "compare --model nosuch": "Unknown model 'nosuch'",
+    "compare --model nosuch:net": "cannot import 'nosuch'",
+    "compare --data npz:flat.npz --model cnn": "Use --model mlp",
+    "compare --jobs few": "Invalid value for '--jobs'",
+    "compare --out nan.npz": "nan.npz is a file",
+    "train": "Missing option '--out'",
+    "report nowhere": "nowhere does not exist",
+    "list spoons": "Choose from optimizers",
+    "dance": "No such command 'dance'",
+}
+
+
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    arrays = small_arrays()
+    floats = {key: value.astype(np.float32) if key[0] == "x" else value for key, value in arrays.items()}
+    np.savez(folder / "flat.npz", **{k: v.reshape(len(v), -1) if k[0] == "x" else v for k, v in floats.items()})
+    np.savez(folder / "label.npz", **{**arrays, "y_test": arrays["y_test"] * 0 + 3})
+    np.savez(folder / "empty.npz", **{**arrays, "x_test": arrays["x_test"][:0], "y_test": arrays["y_test"][:0]})
+    np.savez(folder / "nan.npz", **{**floats, "x_train": floats["x_train"] * np.nan})
+    return folder
+
+
+@pytest.mark.parametrize("command", BAD)
+def test_bad_input_gets_one_line_and_exit_code_2(command: str, bad_files: Path) -> None:
+    done = surefoot(*command.split(), cwd=bad_files)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert BAD[command] in line
+    assert not (bad_files / "surefoot-runs").exists()
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(bad_files: Path) -> None:
+    for words in (["--debug", "compare", "--methods", "sma"], ["compare", "--methods", "sma", "--debug"]):
+        assert "Traceback" in surefoot(*words, cwd=bad_files).stderr
+
+
+def test_a_run_that_diverges_exits_with_1(small_npz: Path, tmp_path: Path) -> None:
+    words = ["--data", f"npz:{small_npz}", "--epochs", "50", "--lr", "1e9"]
+    done = surefoot("train", "--out", str(tmp_path / "run"), *words)
+    assert done.returncode == 1
+    assert re.search(r"^Error: Training stopped at step \d+, .*Lower the learning rate", done.stderr, re.MULTILINE)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_an_example(command: str) -> None:
+    done = surefoot(command, "--help")
+    assert done.returncode == 0
+    assert f"Example: surefoot {command}" in " ".join(done.stdout.split())
+
+
+def test_help_answers_at_once_without_torch() -> None:
+    script = "import sys; sys.argv = ['surefoot', '--help']\nfrom surefoot.cli import main\n"
+    script += "try: main()\nfinally: print('torch' in sys.modules, 'numpy' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.split() == ["False", "False"]
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+def test_version_and_list() -> None:
+    assert surefoot("--version").stdout == f"surefoot {__version__}\n"
+    listed = json.loads(surefoot("list", "--json").stdout)
+    assert {"sgd", "adamw", "sam", "csam"} <= {part["name"] for part in listed["optimizers"]}
+    assert {"fashion", "npz"} <= {part["name"] for part in listed["data"]}
+    table = surefoot("list", "optimizers").stdout
+    assert "csam" in table
+    assert "gamma=1" in table
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = [sys.executable, "-m", "surefoot", "list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()  # the reader leaves
+        assert "Traceback" not in process.stderr.read()
