@@ -1,0 +1,6 @@
+"""For the reviewer with a file of predictions: can they be trusted, and how can they be repaired?"""
+
+from surefoot.audit.audit import Audit, AuditComparison, audit, compare_audits
+from surefoot.audit.files import open_predictions
+
+__all__ = ["Audit", "AuditComparison", "audit", "compare_audits", "open_predictions"]
