@@ -8,44 +8,52 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["logits", "probs"]
-Role = Literal["logits", "probs", "scores", "labels", "classes", "group"]
+Role = Literal["logits", "probs", "scores", "labels", "classes"]
+Split = Literal["", "train", "calibration", "test"]
 
 _WORDS: dict[Role, tuple[str, ...]] = {
-    "logits": ("logits", "logit"),
+    "logits": ("logits", "logit", "log probs", "logprobs", "log prob", "log softmax", "log probabilities"),
     "probs": ("probabilities", "probability", "probs", "prob", "proba", "softmax", "y prob", "y proba", "p"),
-    "scores": ("predictions", "prediction", "preds", "scores", "score", "outputs", "output", "y score", "y pred"),
+    "scores": ("predictions", "prediction", "preds", "pred", "scores", "score", "outputs", "output", "y score", "y pred"),
     "labels": (
         *("true labels", "true label", "ground truth", "y true", "labels", "label", "targets", "target", "truth"),
         *("gt", "y"),
     ),
     "classes": ("class names", "classes", "label names"),
-    "group": ("groups", "group", "slices", "slice"),
 }
-CALIBRATION = ("calibration", "calib", "cal", "validation", "valid", "val", "dev")
-TEST = ("test", "eval", "holdout")
+_SPLITS: dict[Split, tuple[str, ...]] = {
+    "train": ("train", "training"),
+    "calibration": ("calibration", "calib", "cal", "validation", "valid", "val", "dev"),
+    "test": ("test", "testing", "eval", "holdout"),
+}
+_BY_LENGTH = sorted(((word, role) for role, words in _WORDS.items() for word in words), key=lambda pair: -len(pair[0]))
+_RANK: dict[Role, int] = {"logits": 0, "probs": 1, "scores": 2}  # logits say most; "preds" may be classes
 
 
 @dataclass(frozen=True)
 class Named:
-    """A name taken apart: what it stands for, and of which model or split."""
+    """A name taken apart: what it stands for, of which model, on which split."""
 
     key: str
     role: Role
-    of: str
+    model: str
+    split: Split
 
 
 @dataclass(frozen=True)
 class Pick:
     """A set of scores and the labels that go with it."""
 
-    of: str
+    model: str
+    split: Split
     scores: tuple[str, ...]
     kind: Kind | None  # None: to be told from the values
     labels: str
+    class_names: tuple[str, ...] = ()
 
 
 def take_apart(key: str) -> Named | None:
-    """Find the known word in a name.
+    """Find the known words in a name.
 
     Args:
         key: For example ``"val_logits"``.
@@ -54,40 +62,71 @@ def take_apart(key: str) -> Named | None:
         What it stands for; None if no word is known.
 
     Example:
-        >>> take_apart("val_logits"), take_apart("image_id")
-        (Named(key='val_logits', role='logits', of='val'), None)
+        >>> take_apart("resnet_val_logits")
+        Named(key='resnet_val_logits', role='logits', model='resnet', split='calibration')
+        >>> take_apart("image_id") is None
+        True
     """
     words = re.sub(r"[^a-z0-9]+", " ", re.sub(r"([a-z])([A-Z])", r"\1 \2", key).lower()).strip()
-    known = sorted(((word, role) for role, all_ in _WORDS.items() for word in all_), key=lambda pair: -len(pair[0]))
-    for word, role in known:
-        if match := re.search(rf"(?:^| ){word}(?: |$)", words):
-            rest = f"{words[: match.start()]} {words[match.end() :]}".strip()
-            return Named(key, role, rest)
+    for word, role in _BY_LENGTH:
+        if match := re.search(rf"(?:^| ){word}(?= |$)", words):
+            return Named(key, role, *_model_and_split(f"{words[: match.start()]} {words[match.end() :]}"))
     return None
 
 
-def pick_arrays(keys: Iterable[str]) -> tuple[list[Pick], list[str]]:
+def _model_and_split(words: str) -> tuple[str, Split]:
+    rest = words.split()
+    for split, known in _SPLITS.items():
+        if found := next((word for word in rest if word in known), None):
+            rest.remove(found)
+            return "_".join(rest), split
+    return "_".join(rest), ""
+
+
+def pick_arrays(keys: Iterable[str], label: str | None = None) -> tuple[list[Pick], str | None]:
     """Match score arrays with label arrays.
 
     Args:
         keys: Names of the arrays in a file.
+        label: The labels, where names do not tell.
 
     Returns:
-        The sets found, and the keys of class names (at most one).
+        The sets found, and the key of the class names.
+
+    Example:
+        >>> [pick.scores for pick in pick_arrays(["preds", "probs", "labels"])[0]]
+        [('probs',)]
     """
-    named = [found for found in map(take_apart, keys) if found]
-    labels = {found.of: found.key for found in named if found.role == "labels"}
-    picks = []
-    for found in named:
-        if found.role in ("logits", "probs", "scores"):
-            whose = labels.get(found.of, labels.get("", next(iter(labels.values())) if len(labels) == 1 else None))
-            if whose is not None:
-                kind: Kind | None = None if found.role == "scores" else found.role  # type: ignore[assignment]
-                picks.append(Pick(found.of, (found.key,), kind, whose))
-    return _prefer(picks), [found.key for found in named if found.role == "classes"][:1]
+    named = [found for found in map(take_apart, keys) if found and found.key != label]
+    labels = [found for found in named if found.role == "labels"]
+    picks: dict[tuple[str, Split], Pick] = {}
+    for found in sorted((found for found in named if found.role in _RANK), key=lambda found: _RANK[found.role]):
+        whose = label or _labels_of(found, labels)
+        if whose is not None:
+            kind: Kind | None = None if found.role == "scores" else found.role  # type: ignore[assignment]
+            pick = Pick(found.model, found.split, (found.key,), kind, whose)
+            picks.setdefault((found.model, found.split), pick)
+    classes = next((found.key for found in named if found.role == "classes"), None)
+    return list(picks.values()), classes
 
 
-def pick_columns(columns: Iterable[str]) -> tuple[list[Pick], dict[str, tuple[str, ...]]]:
+def _labels_of(scores: Named, labels: list[Named]) -> str | None:
+    """Find the labels of the same model and split; else those that all models share; else the only ones."""
+    for model, split in ((scores.model, scores.split), ("", scores.split), ("", "")):
+        for found in labels:
+            if (found.model, found.split) == (model, split):
+                return found.key
+    return labels[0].key if len(labels) == 1 and labels[0].split in ("", scores.split) else None
+
+
+_COLUMN = re.compile(
+    r"^(?:(?P<of>.+?)[_.\s/-])?(?P<word>logits?|log[_-]?probs?|probs?|proba|probability|p)"
+    r"(?:[_.\s\[/-]+|(?=\d))(?P<name>[^\]]+)\]?$",
+    re.IGNORECASE,
+)
+
+
+def pick_columns(columns: Iterable[str], label: str | None = None) -> list[Pick]:
     """Match score columns, one per class, with a label column.
 
     ``logit_cat, logit_dog`` and ``p0, p1`` are scores of named classes; without such prefixes there is no telling
@@ -95,33 +134,35 @@ def pick_columns(columns: Iterable[str]) -> tuple[list[Pick], dict[str, tuple[st
 
     Args:
         columns: Names of the columns of a table.
+        label: The label column, where names do not tell.
 
     Returns:
-        The sets found, and the class names of each by the model they are of.
+        The sets found.
+
+    Example:
+        >>> pick_columns(["label", "prob_cat", "prob_dog"])[0].class_names
+        ('cat', 'dog')
     """
     columns = list(columns)
-    label = next((c for c in columns if (found := take_apart(c)) and found.role == "labels" and not found.of), None)
+    label = label or label_column(columns)
     if label is None:
-        return [], {}
-    pattern = re.compile(
-        r"^(?:(?P<of>.+?)[_.\s/-])?(?P<word>logits?|probs?|proba|probability|p)[_.\s\[-]*(?P<name>[^\]]+)\]?$", re.I
-    )
-    groups: dict[tuple[str, Kind], list[tuple[str, str]]] = {}
+        return []
+    found: dict[tuple[str, Kind], list[tuple[str, str]]] = {}
     for column in columns:
-        if column != label and (match := pattern.match(column)):
-            kind: Kind = "logits" if match["word"].lower().startswith("logit") else "probs"
-            groups.setdefault(((match["of"] or "").lower(), kind), []).append((column, match["name"]))
-    picks = [
-        Pick(of, tuple(c for c, _ in found), kind, label) for (of, kind), found in groups.items() if len(found) > 1
-    ]
-    names = {of: tuple(n for _, n in found) for (of, _), found in groups.items()}
-    return _prefer(picks), names
+        if column != label and (match := _COLUMN.match(column)):
+            kind: Kind = "logits" if match["word"].lower().startswith("log") else "probs"
+            found.setdefault(((match["of"] or "").lower(), kind), []).append((column, match["name"]))
+    picks: dict[tuple[str, Split], Pick] = {}
+    for (of, kind), pairs in sorted(found.items(), key=lambda item: _RANK[item[0][1]]):
+        if len(pairs) > 1:
+            model, split = _model_and_split(re.sub(r"[^a-z0-9]+", " ", of))
+            scores, names = zip(*pairs, strict=True)
+            picks.setdefault((model, split), Pick(model, split, scores, kind, label, names))
+    return list(picks.values())
 
 
-def _prefer(picks: list[Pick]) -> list[Pick]:
-    """Where a model has both logits and probabilities, logits say more."""
-    best: dict[str, Pick] = {}
-    for pick in picks:
-        if pick.of not in best or (pick.kind == "logits" and best[pick.of].kind != "logits"):
-            best[pick.of] = pick
-    return list(best.values())
+def label_column(columns: Iterable[str]) -> str | None:
+    """Find the column that holds the true classes."""
+    named = [found for found in map(take_apart, columns) if found and found.role == "labels"]
+    plain = [found.key for found in named if not found.model]
+    return next(iter(plain or [found.key for found in named]), None)
