@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surefoot.metrics import skce as skce_module
 from surefoot.registry import METRICS
 from tests.oracles import metrics as oracle
 
@@ -55,6 +56,20 @@ def test_skce(estimator: str, distance: str, width: float | None) -> None:
     expected = oracle.skce(probs, labels, width, estimator, distance)
     value = ours("skce", probs, labels, estimator=estimator, distance=distance, width=width)
     assert value == pytest.approx(expected, abs=1e-8)
+
+
+def test_skce_never_holds_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    largest = 0
+
+    def spied(p: torch.Tensor, q: torch.Tensor, distance: str) -> torch.Tensor:
+        nonlocal largest
+        largest = max(largest, len(p) * len(q))
+        return computed(p, q, distance)
+
+    computed = skce_module._distances
+    monkeypatch.setattr(skce_module, "_distances", spied)
+    ours("skce", *predictions(2, n=3000))
+    assert 0 < largest <= 512 * 3000
 
 
 def test_skce_of_two_classes_is_twice_the_top_label_one() -> None:

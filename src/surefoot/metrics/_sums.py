@@ -69,7 +69,9 @@ def check_rows(probs: Tensor, start: int = 0) -> None:
     Raises:
         InputError: If a row has a negative entry or does not sum to one.
     """
-    sums = probs.sum(1) if probs.dtype in (torch.float32, torch.float64) else probs.float().sum(1)
+    wide = probs if probs.dtype in (torch.float32, torch.float64) else probs.float()
+    # A product adds short rows up several times faster than a sum does.
+    sums = wide @ wide.new_ones(wide.shape[1]) if wide.shape[1] <= 64 else wide.sum(1)
     # Written so that NaN fails: a comparison with it is false.
     if bool(((sums - 1).abs() <= TOLERANCE).all()) and bool(probs.min() >= 0):
         return
@@ -81,7 +83,7 @@ def check_rows(probs: Tensor, start: int = 0) -> None:
     )
 
 
-def row_chunks(values: Tensor, n_elements: int = 1 << 17) -> list[tuple[int, Tensor]]:
+def row_chunks(values: Tensor, n_elements: int = 1 << 19) -> list[tuple[int, Tensor]]:
     """Split into runs of rows that stay in the processor's cache while several passes go over them.
 
     Args:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import InputError
-from surefoot.metrics._sums import check, check_rows, check_shapes, row_chunks
+from surefoot.metrics._sums import TOLERANCE, check_rows, check_shapes, row_chunks
 from surefoot.registry import METRICS
 
 
@@ -27,8 +27,8 @@ def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         >>> top_label(torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([1, 1]))
         (tensor([0.7500, 0.5000]), tensor([ True, False]))
     """
-    confidence, predicted = probs.max(1)
-    return confidence, predicted == labels
+    confidence = probs.amax(1)
+    return confidence, _is_top(probs, labels, confidence, confidence)
 
 
 def top_label_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,11 +47,24 @@ def top_label_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]
     confidence = torch.empty(len(logits), dtype=torch.promote_types(logits.dtype, torch.float32))
     correct = torch.empty(len(logits), dtype=torch.bool)
     for start, rows in row_chunks(logits):
-        stop = start + len(rows)
-        highest, predicted = rows.max(1)
-        confidence[start:stop] = (rows - highest[:, None]).exp_().sum(1, dtype=confidence.dtype).reciprocal_()
-        correct[start:stop] = predicted == labels[start:stop]
+        here = slice(start, start + len(rows))
+        highest = rows.amax(1)
+        torch.reciprocal((rows - highest[:, None]).exp_().sum(1, dtype=confidence.dtype), out=confidence[here])
+        correct[here] = _is_top(rows, labels[here], highest, confidence[here])
     return confidence, correct
+
+
+def _is_top(rows: Tensor, labels: Tensor, highest: Tensor, confidence: Tensor) -> Tensor:
+    """Say where the true class is the first of those with the highest value.
+
+    That it has the highest value is quickly seen. Only where that is not more than about half of all can another
+    class have it too, and come first; and only if more values are the highest than there are rows.
+    """
+    correct = rows.gather(1, labels[:, None]).squeeze(1) == highest
+    shared = correct & (confidence <= 0.5 + TOLERANCE)
+    if bool(shared.any()) and int(torch.count_nonzero(rows == highest[:, None])) > len(rows):
+        correct[shared] = rows[shared].argmax(1) == labels[shared]
+    return correct
 
 
 def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,8 +82,9 @@ def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     correct = torch.empty(len(probs), dtype=torch.bool)
     for start, rows in row_chunks(probs):
         check_rows(rows, start)
-        stop = start + len(rows)
-        confidence[start:stop], correct[start:stop] = top_label(rows, labels[start:stop])
+        here = slice(start, start + len(rows))
+        torch.amax(rows, 1, out=confidence[here])
+        correct[here] = _is_top(rows, labels[here], confidence[here], confidence[here])
     return confidence, correct
 
 
@@ -123,6 +137,3 @@ def sums_of_top(of_top: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return of_top(*top_label(probs, labels), **options)
 
     return sums
-
-
-__all__ = ["check", "checked_top_label", "from_logits", "sums_of_top", "top_label", "top_label_of_logits"]

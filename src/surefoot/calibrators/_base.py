@@ -1,0 +1,244 @@
+"""What all calibrators have in common: applying, comparing, writing and reading back, and the head of a network."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save_file
+from torch import Tensor, nn
+
+from surefoot.errors import InputError, SplitError
+from surefoot.registry import CALIBRATORS
+from surefoot.schema import Predictions, SplitName
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+_ROWS_AT_ONCE = 1 << 20
+
+
+class Calibrator(ABC):
+    """A fitted calibrator. Subclasses are frozen dataclasses of numbers and float64 arrays.
+
+    ``repair(values, logits)`` is the whole method: a pure function of the fields, as tensors, and of logits.
+    """
+
+    name: ClassVar[str]
+    fitted_on: SplitName
+    _kinds: ClassVar[dict[str, type[Calibrator]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Remember the class by its name, so that it can be read back."""
+        Calibrator._kinds[cls.name] = cls
+
+    def __post_init__(self) -> None:
+        """Make arrays float64 and read-only."""
+        for key, value in self._fields().items():
+            if isinstance(value, np.ndarray):
+                frozen = np.array(value, np.float64)
+                frozen.setflags(write=False)
+                object.__setattr__(self, key, frozen)
+
+    @staticmethod
+    @abstractmethod
+    def repair(values: Any, logits: Tensor) -> Tensor:
+        """Give calibrated logits: their softmax are the calibrated probabilities.
+
+        Args:
+            values: Holds the fields of the calibrator as attributes, arrays as tensors.
+            logits: Shape ``(n, classes)``.
+
+        Returns:
+            Shape ``(n, classes)``.
+        """
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers were fitted."""
+        fitted = (v for k, v in self._fields().items() if k not in ("edges", "smoothing"))
+        numbers = (value for value in fitted if isinstance(value, float | np.ndarray))
+        return sum(value.size if isinstance(value, np.ndarray) else 1 for value in numbers)
+
+    def __call__(self, predictions: Predictions) -> Predictions:
+        """Repair predictions for another split than the one it was fitted on."""
+        repaired = self.logits(predictions.logits)
+        return Predictions(repaired, predictions.labels, predictions.split, fitted_on=self.fitted_on)
+
+    def logits(self, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Give calibrated logits of the same type, computed in float64."""
+        values = SimpleNamespace(**{key: _tensor(value) for key, value in self._fields().items()})
+        repaired = np.empty(logits.shape, logits.dtype if logits.dtype.kind == "f" else np.float64)
+        rows = max(1, _ROWS_AT_ONCE // logits.shape[1])
+        for start in range(0, len(logits), rows):
+            part = torch.from_numpy(np.asarray(logits[start : start + rows], np.float64))
+            repaired[start : start + rows] = self.repair(values, part).numpy()
+        return repaired
+
+    def probs(self, logits: np.ndarray[Any, Any]) -> Array:
+        """Give calibrated probabilities in float64."""
+        repaired = torch.from_numpy(self.logits(np.asarray(logits, np.float64)))
+        result: Array = repaired.softmax(1).numpy()
+        return result
+
+    def module(self) -> Head:
+        """Make a head that maps logits to calibrated logits, to be put behind a network."""
+        return Head(self)
+
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether another calibrator does the same, number for number."""
+        if type(self) is not type(other):
+            return False
+        mine, theirs = self._fields(), other._fields()
+        return all(np.array_equal(mine[key], theirs[key]) for key in mine)
+
+    def __hash__(self) -> int:
+        """Hash by the numbers."""
+        return hash(json.dumps(self.to_json(), sort_keys=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the calibrator as plain JSON values."""
+        values = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self._fields().items()}
+        return {"calibrator": self.name, **values}
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> Calibrator:
+        """Read back what :meth:`to_json` wrote, for any kind of calibrator.
+
+        Args:
+            values: The plain values.
+
+        Returns:
+            The calibrator.
+
+        Raises:
+            InputError: If they are not those of a calibrator.
+        """
+        CALIBRATORS.load()
+        kind = Calibrator._kinds.get(str(values.get("calibrator")))
+        wanted = [field.name for field in dataclasses.fields(kind)] if kind else []  # type: ignore[arg-type]
+        given = {key: value for key, value in values.items() if key != "calibrator"}
+        if kind is None or sorted(given) != sorted(wanted):
+            raise InputError(
+                f"Expected a saved calibrator, but got {values.get('calibrator')!r} with {', '.join(given)}. Known are "
+                f"{', '.join(sorted(Calibrator._kinds))}."
+            )
+        return kind(**{key: np.asarray(v, np.float64) if isinstance(v, list) else v for key, v in given.items()})
+
+    def save(self, path: Path | str) -> None:
+        """Write the calibrator to a ``.json`` or ``.safetensors`` file.
+
+        Args:
+            path: Where to.
+
+        Raises:
+            InputError: If the name ends in anything else.
+        """
+        path = Path(path)
+        if path.suffix == ".json":
+            path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        elif path.suffix == ".safetensors":
+            arrays = {key: value for key, value in self._fields().items() if isinstance(value, np.ndarray)}
+            plain = {key: value for key, value in self._fields().items() if key not in arrays}
+            about = {"calibrator": json.dumps({"calibrator": self.name, **plain})}
+            save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, path, metadata=about)
+        else:
+            raise InputError(f"Expected a file name in .json or .safetensors, but got {path.name!r}. Choose one.")
+
+
+def load(path: Path | str) -> Calibrator:
+    """Read a calibrator that :meth:`Calibrator.save` wrote.
+
+    Args:
+        path: A ``.json`` or ``.safetensors`` file.
+
+    Returns:
+        The calibrator.
+
+    Raises:
+        InputError: If the file holds none.
+    """
+    path = Path(path)
+    try:
+        if path.suffix == ".json":
+            return Calibrator.from_json(json.loads(path.read_text()))
+        with safe_open(path, framework="np") as file:
+            plain = json.loads((file.metadata() or {})["calibrator"])
+        return Calibrator.from_json({**plain, **{key: value.tolist() for key, value in load_file(path).items()}})
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, SafetensorError) as error:
+        raise InputError(f"Expected a saved calibrator, but {path.name} is none ({error}). Fit it again.") from error
+
+
+class Head(nn.Module):
+    """A calibrator at the end of a network: logits in, calibrated logits out. Nothing in it is trained.
+
+    Args:
+        calibrator: The fitted calibrator.
+    """
+
+    def __init__(self, calibrator: Calibrator) -> None:
+        super().__init__()
+        self._repair = type(calibrator).repair
+        for key, value in calibrator._fields().items():
+            if isinstance(value, np.ndarray):
+                self.register_buffer(key, torch.from_numpy(value.copy()))
+            else:
+                setattr(self, key, value)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Give calibrated logits in the type of the logits; float64 inside, as when they are repaired as arrays."""
+        return self._repair(self, logits.double()).to(logits.dtype)
+
+
+def check_fitting_data(predictions: Predictions) -> tuple[Tensor, Tensor]:
+    """Give logits, as they are, and labels to fit on, or refuse them.
+
+    Args:
+        predictions: Of the calibration split.
+
+    Returns:
+        Shapes ``(n, classes)`` and ``(n,)``.
+
+    Raises:
+        SplitError: If the predictions are of the test split.
+        InputError: If there are none, some are not finite, there is one class only, or labels are outside the classes.
+    """
+    if predictions.split == "test":
+        raise SplitError("Expected the calibration split to fit on, but got 'test'. Keep test data for scoring.")
+    logits = torch.from_numpy(np.asarray(predictions.logits))
+    logits = logits if logits.dtype in (torch.float32, torch.float64) else logits.double()
+    labels = torch.from_numpy(np.asarray(predictions.labels, np.int64))
+    n, n_classes = logits.shape
+    if not n or n_classes < 2:
+        raise InputError(f"Expected predictions of at least two classes to fit on, but got {n} of {n_classes}.")
+    if int(labels.min()) < 0 or int(labels.max()) >= n_classes:
+        raise InputError(
+            f"Expected labels in 0…{n_classes - 1}, but got {int(labels.min())} to {int(labels.max())}. "
+            "Number the classes from 0."
+        )
+    if not math.isfinite(logits.sum(dtype=torch.float64).item()):  # one pass; a sum of finite logits is finite
+        row = int((~logits.isfinite().all(1)).to(torch.uint8).argmax())
+        raise InputError(
+            f"Expected finite logits to fit on, but row {row} is {logits[row].tolist()[:8]}. Leave it out."
+        )
+    return logits, labels
+
+
+def fitting_data(predictions: Predictions) -> tuple[Tensor, Tensor]:
+    """Do what :func:`check_fitting_data` does, with logits in float64."""
+    logits, labels = check_fitting_data(predictions)
+    return logits.double(), labels
+
+
+def _tensor(value: Any) -> Any:
+    return torch.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value

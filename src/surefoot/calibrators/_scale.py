@@ -1,0 +1,84 @@
+"""The one number that multiplies all logits, by Newton's method."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+_CHUNK = 1 << 17
+_WARM = 2000
+
+
+def best_scale(logits: Tensor, labels: Tensor, lowest: float, highest: float) -> float:
+    """Find the β in [lowest, highest] for which softmax(β z) has the smallest NLL.
+
+    The NLL is convex in β; its derivative E_β[z] − z_y, averaged, changes sign once. Newton's method on log β finds
+    where, within a bracket that bisection takes over. A few rows find a start, from which three passes over all rows
+    are usually enough: the first ones in the type of the logits, the last in float64.
+
+    Args:
+        logits: Shape ``(n, classes)``, finite.
+        labels: Class indices, shape ``(n,)``.
+        lowest: Smallest β allowed.
+        highest: Largest β allowed; the result when the true class always has the largest logit.
+
+    Returns:
+        β.
+
+    Example:
+        >>> round(best_scale(torch.tensor([[1.0, 0.0]] * 4), torch.tensor([0, 0, 0, 1]), 0.01, 100), 6)  # log 3
+        1.098612
+    """
+    start = 0.0
+    if len(logits) > 2 * _WARM:
+        step = len(logits) // _WARM
+        start = math.log(best_scale(logits[::step], labels[::step], lowest, highest))
+    return _Search(logits, labels, math.log(lowest), math.log(highest)).run(start)
+
+
+class _Search:
+    def __init__(self, logits: Tensor, labels: Tensor, low: float, high: float) -> None:
+        self._logits = logits
+        self._highest = logits.amax(1)
+        self._truth = (logits.gather(1, labels[:, None]).squeeze(1).double() - self._highest.double()).sum().item()
+        self._low, self._high = low, high
+
+    def run(self, u: float) -> float:
+        u = min(max(u, self._low), self._high)
+        low, high = self._low, self._high
+        exact = self._logits.dtype == torch.float64
+        for step in range(200):
+            slope, curvature = self._derivatives(math.exp(u), exact)
+            rounding = 0.0 if exact else 1e-4
+            if slope < 0 or slope == curvature == 0:  # not sharp enough; or so sharp that nothing is left to tell
+                low = max(low, u - rounding)
+            else:
+                high = min(high, u + rounding)
+            newton = u - slope / (math.exp(u) * curvature) if curvature > 0 else math.inf
+            # Where data are separable Newton creeps towards a bound, so cutting the bracket takes turns with it.
+            cut = not low <= newton <= high or (step >= 6 and step % 2 == 0)
+            target = (low + high) / 2 if cut else newton
+            moved, u = abs(target - u), target
+            # Newton's error is about the square of its last step.
+            if exact and (high - low < 1e-12 if cut else moved < 1e-6):
+                break
+            exact = exact or moved < 1e-3
+        return math.exp(u)
+
+    def _derivatives(self, beta: float, exact: bool) -> tuple[float, float]:
+        """Give the first and second derivative of the NLL with respect to β."""
+        first = second = 0.0
+        rows = max(1, _CHUNK // self._logits.shape[1])
+        for start in range(0, len(self._logits), rows):
+            z = self._logits[start : start + rows] - self._highest[start : start + rows, None]
+            z = z.double() if exact else z
+            weight = (z * beta).exp_()
+            total = weight.sum(1)
+            mean = weight.mul_(z).sum(1) / total
+            square = weight.mul_(z).sum(1) / total
+            first += mean.sum(dtype=torch.float64).item()
+            second += (square - mean.square()).sum(dtype=torch.float64).item()
+        n = len(self._logits)
+        return (first - self._truth) / n, second / n

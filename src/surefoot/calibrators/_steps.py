@@ -1,0 +1,47 @@
+"""Step functions of each class's probability: what histogram binning and BBQ come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.calibrators._base import Array
+
+
+def padded(rows: Sequence[Array], fill: float | None = None) -> Array:
+    """Stack rows of different lengths, the shorter ones filled up with ``fill`` or their last value.
+
+    Args:
+        rows: Each of shape ``(any,)`` and not empty unless there is a fill.
+        fill: What to fill up with.
+
+    Returns:
+        Shape ``(rows, longest)``.
+
+    Example:
+        >>> padded([np.array([1.0]), np.array([1.0, 2.0])])
+        array([[1., 1.],
+               [1., 2.]])
+    """
+    longest = max(len(row) for row in rows)
+    return np.stack([
+        np.pad(row, (0, longest - len(row)), constant_values=row[-1] if fill is None else fill) for row in rows
+    ])
+
+
+def step_columns(edges: Tensor, values: Tensor, probs: Tensor) -> Tensor:
+    """Look each probability up: value m holds on (edge m − 1, edge m].
+
+    Args:
+        edges: Inner edges of each class, ascending, shape ``(classes, m)``; padded with infinity.
+        values: Shape ``(classes, m + 1)``.
+        probs: Shape ``(n, classes)``.
+
+    Returns:
+        Shape ``(n, classes)``.
+    """
+    columns = probs.T.contiguous()
+    return values.gather(1, torch.searchsorted(edges, columns)).T

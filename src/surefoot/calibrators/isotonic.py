@@ -1,0 +1,131 @@
+"""Isotonic regression, one class against the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy.optimize import isotonic_regression
+from torch import Tensor
+
+from surefoot.calibrators._base import Array, Calibrator, check_fitting_data
+from surefoot.calibrators._one_vs_rest import default_smoothing, share_out
+from surefoot.calibrators._steps import padded
+from surefoot.registry import CALIBRATORS
+from surefoot.schema import Predictions, SplitName
+
+_CLASSES_AT_ONCE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Isotonic(Calibrator):
+    """Maps each class's probability by a rising curve through knots, straight in between, then divides by the sum.
+
+    Example:
+        >>> import numpy as np
+        >>> x, y = np.array([[0.0, 1.0]] * 2), np.array([[0.1, 0.9]] * 2)
+        >>> Isotonic(x, y, 0.0, "calibration").probs(np.log([[0.75, 0.25]])).round(4)  # .7 and .3
+        array([[0.7, 0.3]])
+    """
+
+    name: ClassVar[str] = "isotonic"
+    x: Array
+    y: Array
+    smoothing: float
+    fitted_on: SplitName
+
+    @staticmethod
+    def repair(values: Any, logits: Tensor) -> Tensor:
+        """Interpolate each class between its knots."""
+        return share_out(interpolate(values.x, values.y, logits.softmax(1)), logits, values.smoothing)
+
+
+def interpolate(x: Tensor, y: Tensor, probs: Tensor) -> Tensor:
+    """Follow each class's curve; constant before its first knot and after its last.
+
+    Args:
+        x: Ascending places of knots, shape ``(classes, m)``; the last one repeated where there are fewer.
+        y: Their heights.
+        probs: Shape ``(n, classes)``.
+
+    Returns:
+        Shape ``(n, classes)``.
+    """
+    columns = probs.T.contiguous()
+    right = torch.searchsorted(x, columns).clamp(max=x.shape[1] - 1)
+    left = (right - 1).clamp(min=0)
+    x0, x1, y0, y1 = x.gather(1, left), x.gather(1, right), y.gather(1, left), y.gather(1, right)
+    share = ((columns - x0) / (x1 - x0).clamp(min=1e-300)).clamp(0, 1)
+    # Where both knots are one place, before the first, the height is that of the right one.
+    return torch.where(x1 > x0, y0 + share * (y1 - y0), y1).T
+
+
+def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[Array, Array]:
+    """Fit the rising curve that is closest to labels 0 and 1 in squares.
+
+    Between two neighbouring scores of positives all labels are 0 and share one height, so negatives need no sorting:
+    each is looked up among the sorted positives, and the regression runs over twice as many points as those.
+
+    Args:
+        scores: Shape ``(n,)``.
+        positive: Which labels are 1, shape ``(n,)``.
+
+    Returns:
+        Places and heights of the knots: both ends of every level part.
+
+    Example:
+        >>> rising_curve(np.array([0.1, 0.2, 0.3]), np.array([False, True, False]))
+        (array([0.1, 0.2, 0.3]), array([0. , 0.5, 0.5]))
+    """
+    places, hits = np.unique(scores[positive], return_counts=True)
+    negative = scores[~positive]
+    # Cells 0, 2, 4 …: strictly between positives; 1, 3, 5 …: at the same score as one.
+    below = np.searchsorted(places, negative)
+    same = places[np.minimum(below, len(places) - 1)] == negative if len(places) else np.zeros(len(negative), bool)
+    cell = torch.from_numpy(2 * below + same)
+    n_cells = 2 * len(places) + 1
+    weight = torch.bincount(cell, minlength=n_cells).numpy().astype(np.float64)
+    first, last = np.full(n_cells, np.inf), np.full(n_cells, -np.inf)
+    values = torch.from_numpy(negative)
+    torch.from_numpy(first).scatter_reduce_(0, cell, values, "amin")
+    torch.from_numpy(last).scatter_reduce_(0, cell, values, "amax")
+    first[1::2] = last[1::2] = places
+    weight[1::2] += hits
+    rate = np.zeros(n_cells)
+    rate[1::2] = hits / weight[1::2]
+    used = weight > 0
+    fitted = isotonic_regression(rate[used], weights=weight[used])
+    starts, ends = fitted.blocks[:-1], fitted.blocks[1:] - 1
+    x = np.stack([first[used][starts], last[used][ends]], 1).flatten()
+    y = np.repeat(fitted.x[starts], 2)
+    keep = np.append(True, np.diff(x) > 0)  # a level part of one score is one knot
+    return x[keep], y[keep]
+
+
+@CALIBRATORS.register("isotonic", reference="Zadrozny and Elkan 2002", keeps_order=False)
+def fit_isotonic(predictions: Predictions, *, smoothing: float | None = None) -> Isotonic:
+    """Isotonic regression: for each class the rising curve closest to the labels, then divided by the row's sum.
+
+    Rows that no class claims keep their probabilities; zeros are lifted by ``smoothing``, so that the NLL is finite.
+
+    Args:
+        predictions: Of the calibration split.
+        smoothing: Weight of the uniform distribution; 1 / (n + 1) when left out.
+
+    Returns:
+        The fitted calibrator.
+    """
+    logits, labels = check_fitting_data(predictions)
+    log_total = logits.double().logsumexp(1) if logits.numel() < 1 << 24 else _log_total(logits)
+    truth, curves = labels.numpy(), []
+    for start in range(0, logits.shape[1], _CLASSES_AT_ONCE):
+        columns = (logits[:, start : start + _CLASSES_AT_ONCE].double() - log_total[:, None]).exp_().T.contiguous()
+        curves += [rising_curve(column, truth == start + k) for k, column in enumerate(columns.numpy())]
+    x, y = padded([x for x, _ in curves]), padded([y for _, y in curves])
+    return Isotonic(x, y, default_smoothing(smoothing, len(labels)), predictions.split)
+
+
+def _log_total(logits: Tensor) -> Tensor:
+    return torch.cat([rows.double().logsumexp(1) for rows in logits.split(1024)])

@@ -1,0 +1,49 @@
+"""Vector scaling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from surefoot.calibrators._base import Array, Calibrator, fitting_data
+from surefoot.calibrators._linear import fit_linear
+from surefoot.registry import CALIBRATORS
+from surefoot.schema import Predictions, SplitName
+
+
+@dataclass(frozen=True, eq=False)
+class Vector(Calibrator):
+    """Multiplies each class's logit by its own factor and adds its own bias: softmax(v ∘ z + b).
+
+    Example:
+        >>> import numpy as np
+        >>> Vector(np.array([1.0, 2.0]), np.array([0.0, -1.0]), "calibration").logits(np.array([[3.0, 1.0]]))
+        array([[3., 1.]])
+    """
+
+    name: ClassVar[str] = "vector"
+    factor: Array
+    bias: Array
+    fitted_on: SplitName
+
+    @staticmethod
+    def repair(values: Any, logits: Tensor) -> Tensor:
+        """Scale and shift each class."""
+        repaired: Tensor = logits * values.factor + values.bias
+        return repaired
+
+
+@CALIBRATORS.register("vector", reference="Guo et al. 2017, arXiv:1706.04599", keeps_order=False)
+def fit_vector(predictions: Predictions) -> Vector:
+    """Vector scaling: a factor and a bias per class, chosen by NLL; may change decisions.
+
+    Args:
+        predictions: Of the calibration split.
+
+    Returns:
+        The fitted calibrator.
+    """
+    factor, bias = fit_linear(*fitting_data(predictions), diagonal=True)
+    return Vector(factor.numpy(), bias.numpy(), predictions.split)
