@@ -61,7 +61,7 @@ class Rows:
         values = np.empty(shape, self.dtype)
         if not values.nbytes:
             return values
-        room, done = memoryview(values.reshape(-1).view(np.uint8)), 0
+        room, done = values.reshape(-1).view(np.uint8).data, 0
         try:
             while done < len(room):
                 got = self._file.readinto(room[done : done + (1 << 22)])  # type: ignore[attr-defined]

@@ -14,7 +14,9 @@ Split = Literal["", "train", "calibration", "test"]
 _WORDS: dict[Role, tuple[str, ...]] = {
     "logits": ("logits", "logit", "log probs", "logprobs", "log prob", "log softmax", "log probabilities"),
     "probs": ("probabilities", "probability", "probs", "prob", "proba", "softmax", "y prob", "y proba", "p"),
-    "scores": ("predictions", "prediction", "preds", "pred", "scores", "score", "outputs", "output", "y score", "y pred"),
+    "scores": (
+        *("predictions", "prediction", "preds", "pred", "scores", "score", "outputs", "output", "y score", "y pred"),
+    ),
     "labels": (
         *("true labels", "true label", "ground truth", "y true", "labels", "label", "targets", "target", "truth"),
         *("gt", "y"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import os
 import zlib
@@ -53,9 +54,9 @@ def _open(path: Path) -> tuple[IO[str], Callable[[], float | None]]:
     """Open a text, and tell how much of it has been read."""
     if path.suffix.lower() == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline=""), lambda: None
-    file = path.open(encoding="utf-8-sig", newline="")
+    raw = path.open("rb")
     size = max(1, os.path.getsize(path))
-    return file, lambda: min(1.0, file.buffer.tell() / size)
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""), lambda: min(1.0, raw.tell() / size)
 
 
 def _csv(path: Path) -> Batches:
@@ -120,7 +121,7 @@ def _json(path: Path) -> Batches:
         lengths = {name: sum(map(len, blocks)) for name, blocks in chosen.items()}
         if names is not None and len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise InputError(f"Expected lists of one length, but got {sizes} in {path.name}. Save what belongs together.")
+            raise InputError(f"Expected lists of one length, but got {sizes} in {path.name}. Save all rows of each.")
         most = max((len(blocks) for blocks in chosen.values()), default=0)
         for i in range(most):
             yield {name: blocks[i] for name, blocks in chosen.items() if i < len(blocks)}, (i + 1) / most

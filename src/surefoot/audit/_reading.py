@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -47,8 +48,8 @@ class Moments:
     @property
     def standard_error(self) -> float:
         """Standard error of the mean."""
-        variance: float = max(0.0, self.squares / self.n - self.mean**2)
-        return (variance / max(1, self.n - 1)) ** 0.5
+        variance = max(0.0, self.squares / self.n - self.mean**2)
+        return math.sqrt(variance / max(1, self.n - 1))
 
 
 @dataclass
@@ -78,13 +79,21 @@ class Reading:
         return torch.from_numpy(self.logits[:most]).double().softmax(1)
 
 
-def read(source: Source, *, n_bins: int, where: str, on_rows: OnRows | None = None) -> Reading:
+def read(
+    source: Source,
+    *,
+    n_bins: int,
+    where: str,
+    sampled_values: int = SAMPLED_VALUES,
+    on_rows: OnRows | None = None,
+) -> Reading:
     """Walk through all rows once.
 
     Args:
         source: Its kind is known.
         n_bins: Number of bins.
         where: The file, for messages.
+        sampled_values: How many rows × classes to keep.
         on_rows: Called while reading.
 
     Returns:
@@ -105,7 +114,7 @@ def read(source: Source, *, n_bins: int, where: str, on_rows: OnRows | None = No
         reading.moments["brier"].add(METRICS["brier"].facts["each"](probs, labels))
         _add_slices(reading.slices, chunk, probs, labels, n_bins, where)
         logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
-        rows.add(max(LEAST_SAMPLED, SAMPLED_VALUES // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
+        rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
         tops.add(MOST_RANKED, *(values.numpy() for values in top_label(probs, labels)))
         digest.update(np.ascontiguousarray(chunk.labels).tobytes())
         reading.n += len(labels)

@@ -124,7 +124,8 @@ def _from_one_hot(labels: Array, shape: tuple[int, ...], where: str) -> Array:
             f"Expected one label per row, or one-hot rows as wide as the scores, but got labels {labels.shape} for "
             f"scores {shape} in {where}. Save labels.argmax(1)."
         )
-    return labels.argmax(axis=1)
+    numbers: Array = labels.argmax(axis=1)
+    return numbers
 
 
 def _numbers(labels: Array, n_classes: int, start: int, class_names: tuple[str, ...], where: str) -> Array:

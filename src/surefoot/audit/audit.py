@@ -80,6 +80,27 @@ def choose(sources: Sequence[Source], model: str | None, where: str) -> list[tup
     return pairs
 
 
+def choose_one(sources: Sequence[Source], model: str | None, where: str) -> tuple[Source, Source | None]:
+    """Choose what to audit where it must be one model.
+
+    Args:
+        sources: All that a file holds.
+        model: This one.
+        where: The file, for messages.
+
+    Returns:
+        What to audit, and a calibration set if there is one.
+
+    Raises:
+        InputError: If there are several and none was chosen.
+    """
+    pairs = choose(sources, model, where)
+    if len(pairs) > 1:
+        names = ", ".join(source.model or "one without a name" for source, _ in pairs)
+        raise InputError(f"Expected one model, but {where} holds {names}. Say --model NAME.")
+    return pairs[0]
+
+
 def audit_source(
     source: Source, held_out: Source | None, file: str, n_bins: int, level: float, on_rows: OnRows | None
 ) -> tuple[Audit, Reading]:

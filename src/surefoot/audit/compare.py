@@ -11,7 +11,7 @@ import torch
 
 from surefoot.audit._names import Kind
 from surefoot.audit._reading import MOST_RANKED, OnRows, Reading
-from surefoot.audit.audit import audit_source, choose
+from surefoot.audit.audit import audit_source, choose_one
 from surefoot.audit.files import open_predictions
 from surefoot.audit.result import Audit, AuditComparison
 from surefoot.errors import InputError
@@ -53,11 +53,8 @@ def compare_audits(
     read = []
     for path in (path_a, path_b):
         sources = open_predictions(path, kind=kind, labels=labels, groups=groups)
-        pairs = choose(sources, model, Path(path).name)
-        if len(pairs) > 1:
-            names = ", ".join(source.model or "one without a name" for source, _ in pairs)
-            raise InputError(f"Expected one model to compare, but {Path(path).name} holds {names}. Say --model NAME.")
-        read.append(audit_source(*pairs[0], Path(path).name, n_bins, level, on_rows))
+        chosen = choose_one(sources, model, Path(path).name)
+        read.append(audit_source(*chosen, Path(path).name, n_bins, level, on_rows))
     (audit_a, a), (audit_b, b) = read
     _check_same_examples(audit_a, a, audit_b, b)
     few = min(len(a.labels), MOST_RANKED)
@@ -71,8 +68,8 @@ def compare_audits(
 def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading) -> None:
     if (a.n, a.n_classes) != (b.n, b.n_classes):
         raise InputError(
-            f"Expected predictions for the same examples, but {audit_a.file} has {a.n} rows of {a.n_classes} classes and "
-            f"{audit_b.file} {b.n} of {b.n_classes}. Audit them one by one."
+            f"Expected predictions for the same examples, but {audit_a.file} has {a.n} rows of {a.n_classes} classes "
+            f"and {audit_b.file} {b.n} of {b.n_classes}. Audit them one by one."
         )
     if a.labels_digest != b.labels_digest:
         raise InputError(

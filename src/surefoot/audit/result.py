@@ -134,9 +134,9 @@ class AuditComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Write the comparison for machines: differences A − B."""
-        values: dict[str, Any] = plain(
-            {"differences": {name: dataclasses.asdict(each) for name, each in self.differences.items()}}
-        )
+        values: dict[str, Any] = plain({
+            "differences": {name: dataclasses.asdict(each) for name, each in self.differences.items()}
+        })
         return {"sentence": self.sentence(), **values, "sampled": self.sampled}
 
 
