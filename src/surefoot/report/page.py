@@ -82,7 +82,8 @@ def _cards(methods: list[Method]) -> list[dict[str, Any]]:
     return [
         {
             "id": f"reliability-{index}",
-            "method": method,
+            "mark": method.mark,
+            "label": method.row.label,
             "views": {
                 name or "": {"bins": bins, "says": lean(bins), "rows": bin_rows(bins)}
                 for name, bins in method.bins.items()
