@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from surefoot.audit._reading import OnRows, Reading, read, walk
 from surefoot.audit._source import Array, Source
 from surefoot.audit.audit import choose_one
 from surefoot.audit.files import open_predictions
+from surefoot.audit.result import plain
 from surefoot.calibrators import Calibrator, load
 from surefoot.calibrators.compare import Comparison, compare_calibrators
 from surefoot.errors import InputError, SplitError
@@ -58,10 +60,36 @@ class Fitted:
     compared_on: int
     origin: Origin
 
+    def use(self) -> str:
+        """Say in one line which calibrator to use and why."""
+        best, reason = self.comparison.best, self.comparison.reason.rstrip(".")
+        if self.calibrator is None:
+            return f"use none: {reason}"
+        if self.calibrator.name == best:
+            return f"use {best}: {reason}"
+        return f"{self.calibrator.name} as you said, but {reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the comparison for machines."""
+        values: dict[str, Any] = plain({
+            "use": self.use(),
+            "file": self.file,
+            "took": self.took,
+            "n": self.n,
+            "compared_on": self.compared_on,
+            "n_folds": self.comparison.n_folds,
+            "best": self.comparison.best,
+            "calibrator": self.calibrator.name if self.calibrator else None,
+            "candidates": [asdict(each) for each in self.comparison.candidates],
+            "left_out": list(self.comparison.left_out),
+        })
+        return values
+
     def save(self, path: Path) -> None:
         """Write the calibrator, and beside it the rows that it was fitted on."""
         if self.calibrator is None:
             raise InputError("Expected a calibrator to save, but nothing is to be repaired. Choose one with --method.")
+        path.parent.mkdir(parents=True, exist_ok=True)
         self.calibrator.save(path)
         write_bytes(origin_path(path), (json.dumps(asdict(self.origin), indent=2) + "\n").encode())
 
@@ -89,6 +117,12 @@ class Applied:
 def origin_path(path: Path) -> Path:
     """Say where the rows of a calibrator are remembered."""
     return path.with_name(f"{path.name}.rows")
+
+
+def check_saving(path: Path) -> None:
+    """Refuse a name that no calibrator can be saved under, before the long work starts."""
+    if path.suffix not in (".json", ".safetensors"):
+        raise InputError(f"Expected --out to end in .json or .safetensors, but got {path.name!r}. Choose one.")
 
 
 def calibrate(

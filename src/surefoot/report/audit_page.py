@@ -39,7 +39,7 @@ def write_audit_page(
         ``path``.
     """
     labels = _labels(audits, comparison)
-    models = [
+    models: list[dict[str, Any]] = [
         {"label": label, "mark": mark_of(index), "audit": audit, "id": index}
         for index, (label, audit) in enumerate(zip(labels, audits, strict=True))
     ]

@@ -138,3 +138,32 @@ def _slices(audit: Json) -> Table:
     if (rest := len(audit["slices"]) - _SLICES) > 0:
         table.caption = f"and {rest} more on the page"
     return table
+
+
+def calibrators_table(values: Json) -> Table:
+    """Lay a comparison of calibrators out for a terminal, the smallest NLL first.
+
+    Args:
+        values: As ``Fitted.to_json`` writes them.
+
+    Returns:
+        The table.
+    """
+    table = _table("calibrator", "NLL", "above best", "Brier", "ECE", "accuracy", "parameters")
+    for each in values["candidates"]:
+        above = "" if not each["above_best"] else f"{each['above_best']:.4f} ± {each['standard_error']:.4f}"
+        above = "∞" if each["above_best"] is None else above
+        cells = (
+            "∞" if each["nll"] is None else f"{each['nll']:.4f}",
+            above,
+            f"{each['brier']:.4f}",
+            f"{100 * each['ece']:.1f} %",
+            f"{100 * each['accuracy']:.1f} %",
+            show_count(each["n_parameters"]),
+        )
+        table.add_row(f"{each['name']} {'★' if each['name'] == values['best'] else ''}", *cells)
+    rows = f"{show_count(values['compared_on'])} rows, {values['n_folds']} parts"
+    left = f" Left out, with more parameters than rows: {', '.join(values['left_out'])}." if values["left_out"] else ""
+    table.caption = f"On rows that each was not fitted on: {rows}. ★ the one to use.{left}"
+    table.caption_justify = "left"
+    return table
