@@ -143,7 +143,7 @@ BAD = {
     "train": "Missing option '--out'",
     "report nowhere": "nowhere does not exist",
     "list spoons": "Choose from optimizers",
-    "audit": "Missing argument 'FILES...'",
+    "audit": "Missing argument 'files'",
     "audit nowhere.npz": "nowhere.npz does not exist",
     "audit a.npz b.npz c.npz": "Expected one file, or two to compare, but got 3",
     "calibrate nowhere.npz": "nowhere.npz does not exist",

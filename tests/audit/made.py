@@ -11,9 +11,7 @@ import numpy as np
 NAMES = ("shirt", "coat", "bag")
 
 
-def made(
-    n: int = 4000, classes: int = 3, *, temperature: float = 1.0, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def made(n: int = 4000, classes: int = 3, *, temperature: float = 1.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Logits and labels: labels are drawn from the softmax of the logits, which are then divided by a temperature.
 
     So a temperature of 1 is calibrated, 0.5 over-confident and repaired by 2.

@@ -101,7 +101,7 @@ def _mean(name: str, moments: Moments, reading: Reading, level: float) -> Interv
     return Interval(name, moments.mean, max(0.0, moments.mean - reach), moments.mean + reach, level, "normal", 0)
 
 
-def _classwise(reading: Reading, level: float, n_resamples: int = 200) -> Interval:
+def _classwise(reading: Reading, level: float, n_resamples: int = 100) -> Interval:
     """Estimate from all rows; the spread from a sample, scaled to their number.
 
     What a draw changes is only how often each row counts, so each row's bins are looked up once.
@@ -128,7 +128,7 @@ def _classwise(reading: Reading, level: float, n_resamples: int = 200) -> Interv
     return Interval("classwise_ece", estimate, max(0.0, low), min(1.0, max(0.0, high)), level, "basic", n_resamples)
 
 
-def _top(name: str, confidence: Tensor, correct: Tensor, level: float, n_resamples: int = 200) -> Interval:
+def _top(name: str, confidence: Tensor, correct: Tensor, level: float, n_resamples: int = 100) -> Interval:
     """Do what ``bootstrap`` does, for a metric of confidence and correctness without the probabilities."""
     part, source = METRICS[name], generator(0, "bootstrap")
     top, kind = part.facts["top"], str(part.facts.get("interval", "percentile"))

@@ -13,7 +13,7 @@ from surefoot.metrics.bootstrap import Interval
 from surefoot.metrics.verdict import Verdict
 
 FEW = 10  # examples, below which nothing is said about calibration
-HELPS = 0.8  # of the ECE that may be left for a repair to be called one
+HELPS = 0.7  # of the ECE that may be left for a repair to be called one
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,18 @@ class Audit:
             return f"{self.verdict.finding} by {points}, {level} interval {low:.1f}–{high:.1f}"
         if self.verdict.finding == "mixed":
             return (
-                f"too sure in some places and not sure enough in others, ECE {_percent(ece)}, where chance alone would "
-                f"give at most {100 * chance.limit:.1f} %"
+                f"too sure in some places and not sure enough in others, ECE {_percent(ece)}, where chance alone "
+                f"seldom gives more than {100 * chance.limit:.1f} %"
             )
         return (
             f"calibrated as far as {self.n:,} examples can tell: ECE {100 * ece.estimate:.1f} %, and chance alone "
             f"would give up to {100 * chance.limit:.1f} %"
         )
+
+    @property
+    def helps(self) -> bool:
+        """Whether one temperature takes away a good part of the error."""
+        return self.repair is not None and self.repair.ece.estimate < HELPS * self.verdict.ece.estimate
 
     def _repaired(self) -> str:
         if self.verdict.finding == "calibrated":
@@ -87,7 +92,7 @@ class Audit:
             return self.why_no_repair
         temperature = f"temperature {self.repair.temperature:.2f}"
         before, after = self.verdict.ece.estimate, self.repair.ece.estimate
-        if after < HELPS * before:
+        if self.helps:
             return f"{temperature} brings ECE to {100 * after:.1f} %"
         if after < before:
             return f"{temperature} brings ECE from {100 * before:.1f} % to {100 * after:.1f} % only"
@@ -99,7 +104,7 @@ class Audit:
         names = [self.class_name(each.label) for each in self.verdict.classes]
         for each, name in zip(values["verdict"]["classes"], names, strict=True):
             each["name"] = name
-        return {"sentence": self.sentence(), **values}
+        return {"sentence": self.sentence(), "temperature_helps": self.helps, **values}
 
 
 @dataclass(frozen=True)

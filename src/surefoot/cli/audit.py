@@ -104,7 +104,7 @@ def _next_commands(
     """Write the command that repairs each audited model."""
     commands = []
     for number, audit in enumerate(audits):
-        words = ["surefoot", "calibrate", str(files[min(number, len(files) - 1)])]
+        words = ["surefoot", "calibrate", str(_to_fit_on(files[min(number, len(files) - 1)]))]
         if is_logits is not None:
             words.append("--logits" if is_logits else "--probs")
         if labels is not None:
@@ -113,6 +113,12 @@ def _next_commands(
             words += ["--model", audit["model"]]
         commands.append(shlex.join(words))
     return commands
+
+
+def _to_fit_on(path: Path) -> Path:
+    """Beside the test set there may be one to fit on, as in the folder of a run."""
+    names = ("calibration", "validation", "val") if path.stem == "test" else ()
+    return next((found for name in names if (found := path.with_stem(name)).is_file()), path)
 
 
 def _write_page(
@@ -128,12 +134,14 @@ def _print_audit(
     audits: Sequence[dict[str, Any]], comparison: dict[str, Any] | None, nexts: Sequence[str], page: Path | None
 ) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     from surefoot.report.audit_tables import audit_text
 
     console = Console()
     for part in audit_text(audits, comparison):
-        console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str))
+        # Sentences stay on one line for other programs; a terminal wraps them itself.
+        console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
     for audit, command in zip(audits, nexts, strict=True):
         if audit["verdict"]["finding"] != "calibrated":
             print(f"Next: {command}")

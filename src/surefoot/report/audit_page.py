@@ -210,8 +210,7 @@ def _advice(audit: Json) -> str:
         return "Nothing needs repair. Use the probabilities as they are."
     if repair is None:
         return f"No temperature can be given here: {audit['why_no_repair']}. Compare the other calibrators:"
-    after = repair["ece"]["estimate"]
-    if after < 0.8 * audit["verdict"]["ece"]["estimate"]:
+    if audit["temperature_helps"]:
         return (
             f"Divide the logits by {repair['temperature']:.2f} before the softmax; what is predicted stays as it is. "
             "Or compare all calibrators and save the best:"
