@@ -6,6 +6,7 @@ times mean little, their ratios more. Values are compared as well; a contest who
     python benchmarks/metrics.py                 # everything, a few minutes
     python benchmarks/metrics.py --quick         # smaller arrays, under a minute
     python benchmarks/metrics.py --json out.json
+    python benchmarks/metrics.py --coverage 400  # how often intervals of ECE hold the truth
 
 netcal takes part where it is installed (``pip install netcal``); it is not among the project's own dependencies,
 because it brings pyro and gpytorch with it.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import platform
 import statistics
 import sys
@@ -35,8 +37,9 @@ from torchmetrics.functional.classification import binary_calibration_error, mul
 
 from surefoot.calibrators.isotonic import rising_curve
 from surefoot.calibrators.temperature import fit_temperature
-from surefoot.metrics import from_logits
-from surefoot.metrics.bootstrap import bootstrap
+from surefoot.metrics import from_logits, top_label
+from surefoot.metrics._binning import bin_sums
+from surefoot.metrics.bootstrap import bootstrap, bootstrap_sums
 from surefoot.metrics.classwise_ece import classwise_ece
 from surefoot.metrics.ece import ece
 from surefoot.metrics.kce import squared_kce
@@ -72,15 +75,16 @@ def contest(name: str, ours: Run, others: dict[str, Run], repeats: int) -> list[
             times[key].append(time.perf_counter() - start)
     medians = {key: statistics.median(found) for key, found in times.items()}
     base, own = medians["surefoot"], values["surefoot"]
+    print(name, {key: f"{m / base:.2f}" for key, m in medians.items()}, file=sys.stderr, flush=True)
     return [Row(name, key, m, m / base, values[key], values[key] - own) for key, m in medians.items()]
 
 
 def predictions(n: int, n_classes: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Make logits, probabilities and labels of a sharp, over-confident classifier that is right in about 7 of 10."""
+    """Make logits, probabilities and labels of a classifier that is right in 7 of 10, and as sure with many classes."""
     source = torch.Generator().manual_seed(seed)
     logits = 1.5 * torch.randn(n, n_classes, generator=source)
     favourite = torch.randint(n_classes, (n,), generator=source)
-    logits[torch.arange(n), favourite] += 8
+    logits[torch.arange(n), favourite] += 8 + math.log(n_classes / 10)
     labels = torch.where(torch.rand(n, generator=source) < 0.7, favourite, (favourite + 1) % n_classes)
     return logits, logits.softmax(1), labels
 
@@ -192,6 +196,33 @@ def own_times(n: int, repeats: int) -> list[Row]:
     )
 
 
+def coverage(simulations: int) -> None:
+    """Print how often 95 % intervals of ECE hold the truth, for calibrated and for sharpened predictions."""
+    table = Table(
+        "sharpened by", "n", "true ECE", "percentile", "basic", "corrected", title="coverage of 95 % intervals"
+    )
+    for sharpen in (1.0, 1.05, 1.1, 1.25, 1.5, 2.0):
+        truth = ece(*drawn(1_000_000, sharpen, seed=10**6)).item() if sharpen != 1 else 0.0
+        for n in (500, 2000, 10_000):
+            kept = dict.fromkeys(("percentile", "basic", "corrected"), 0)
+            for seed in range(simulations):
+                sums = bin_sums(*top_label(*drawn(n, sharpen, seed)), 15)
+                for kind in kept:
+                    interval = bootstrap_sums("ece", sums, n_resamples=400, kind=kind)
+                    kept[kind] += interval.low - 1e-12 <= truth <= interval.high + 1e-12
+            shares = (f"{100 * count / simulations:.1f} %" for count in kept.values())
+            table.add_row(f"{sharpen:g}", f"{n:,}", f"{truth:.4f}", *shares)
+    Console(width=120).print(table)
+
+
+def drawn(n: int, sharpen: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw labels from softmax(z) and predict softmax(sharpen · z): calibrated where sharpen is 1."""
+    source = torch.Generator().manual_seed(seed)
+    z = 2.5 * torch.randn(n, 10, generator=source, dtype=torch.float64)
+    labels = torch.multinomial(z.softmax(1), 1, generator=source).squeeze(1)
+    return (sharpen * z).softmax(1), labels
+
+
 def show(rows: list[Row]) -> None:
     """Print the table."""
     table = Table("contest", "competitor", "ms", "× ours", "value − ours")
@@ -211,10 +242,14 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5, help="rounds after the first one (default 5)")
     parser.add_argument("--threads", type=int, help="threads of torch (default: its own choice)")
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+    parser.add_argument("--coverage", type=int, metavar="N", help="instead, N simulations of interval coverage each")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    if arguments.coverage:
+        coverage(arguments.coverage)
+        return 0
     less, repeats = (10 if arguments.quick else 1), arguments.repeats
     rows = contests_of_ece(1_000_000 // less, 10, repeats) + contests_of_ece(50_000 // less, 1000, repeats)
     rows += contest_of_classwise_ece(50_000 // less, 1000, min(repeats, 3))

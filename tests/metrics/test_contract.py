@@ -111,6 +111,12 @@ def test_float32_is_close_to_float64(metric: Part, probs: torch.Tensor, labels: 
 
 
 @every
+def test_half_precision_and_gradients_are_welcome(metric: Part, probs: torch.Tensor, labels: torch.Tensor) -> None:
+    value = metric.build(probs.half().requires_grad_(), labels)
+    torch.testing.assert_close(value.detach(), metric.build(probs.half().double(), labels), atol=2e-3, rtol=2e-3)
+
+
+@every
 def test_input_is_left_as_it_is(metric: Part, probs: torch.Tensor, labels: torch.Tensor) -> None:
     before = probs.clone(), labels.clone()
     metric.build(probs, labels)

@@ -82,7 +82,7 @@ def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -
     places, hits = np.unique(scores[positive], return_counts=True)
     negative = scores[~positive]
     # Cells 0, 2, 4 …: strictly between positives; 1, 3, 5 …: at the same score as one.
-    below = np.searchsorted(places, negative)
+    below = _count_below(places, negative)
     same = places[np.minimum(below, len(places) - 1)] == negative if len(places) else np.zeros(len(negative), bool)
     cell = torch.from_numpy(2 * below + same)
     n_cells = 2 * len(places) + 1
@@ -102,6 +102,23 @@ def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -
     y = np.repeat(fitted.x[starts], 2)
     keep = np.append(True, np.diff(x) > 0)  # a level part of one score is one knot
     return x[keep], y[keep]
+
+
+def _count_below(places: Array, values: Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Count the places below each value: what ``np.searchsorted`` does, faster for few places and many values.
+
+    The leading bits of a non-negative float rise with it. A table of them answers at once wherever no place has the
+    same leading bits; only the other values are searched for.
+    """
+    if not len(places):
+        return np.zeros(len(values), np.int64)
+    bits, asked = places.view(np.int64) >> 46, np.ascontiguousarray(values).view(np.int64) >> 46
+    table = np.searchsorted(bits, np.arange(bits[0], bits[-1] + 3))
+    at = np.clip(asked - bits[0], 0, len(table) - 2)
+    below: np.ndarray[Any, np.dtype[np.int64]] = table[at]
+    close = np.flatnonzero((table[1:] > table[:-1])[at])
+    below[close] = np.searchsorted(places, values[close])
+    return below
 
 
 @CALIBRATORS.register("isotonic", reference="Zadrozny and Elkan 2002", keeps_order=False)

@@ -12,7 +12,7 @@ from surefoot.errors import OptionError
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 # So that what several passes go over stays in the processor's cache.
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 15
 _ENTRIES = 1 << 18
 
 
@@ -37,7 +37,7 @@ def bin_index(values: Tensor, n_bins: int) -> Tensor:
         tensor([0, 0, 1, 1])
     """
     check_bins(n_bins)
-    return torch.from_numpy(_index(values.double().numpy(), n_bins))
+    return torch.from_numpy(_index(values.detach().double().cpu().numpy(), n_bins))
 
 
 def _index(values: Array, n_bins: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -67,10 +67,11 @@ def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
         tensor([2., 2.], dtype=torch.float64)
     """
     check_bins(n_bins)
+    confidence = confidence.detach()
     count, total = np.zeros(2 * n_bins), np.zeros(2 * n_bins)  # of misses first, then of hits
     for c, hit in zip(confidence.split(_AT_ONCE), correct.split(_AT_ONCE), strict=True):
-        sure = c.numpy().astype(np.float64)
-        cell = _index(sure, n_bins) + n_bins * hit.bool().numpy()
+        sure = c.double().cpu().numpy()
+        cell = _index(sure, n_bins) + n_bins * hit.bool().cpu().numpy()
         count += np.bincount(cell, minlength=2 * n_bins)
         total += np.bincount(cell, weights=sure, minlength=2 * n_bins)
     hits = count[n_bins:]
@@ -94,7 +95,8 @@ def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
     count, total, hits = np.zeros(size), np.zeros(size), np.zeros(size)
     sums = np.zeros(n_classes)
     rows = max(1, _ENTRIES // n_classes)
-    for p, y in zip(probs.split(rows), labels.split(rows), strict=True):
+    for part, y in zip(probs.detach().split(rows), labels.cpu().split(rows), strict=True):
+        p = (part if part.dtype in (torch.float32, torch.float64) else part.float()).cpu()
         sums += p.double().sum(0).numpy()
         # At most n_bins entries of a row are above the first bin; with many classes, few are. The rest need no bin.
         place = np.flatnonzero((p >= 0.999 / n_bins).numpy())

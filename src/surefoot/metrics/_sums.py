@@ -24,12 +24,13 @@ def check(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         labels: Class indices, shape ``(n,)``.
 
     Returns:
-        Both as they were.
+        Both as they were, without gradients.
 
     Raises:
         InputError: If they are anything else. Logits are never guessed.
     """
     check_shapes(probs, labels, "probs")
+    probs = probs.detach()
     for start, rows in row_chunks(probs):
         check_rows(rows, start)
     return probs, labels

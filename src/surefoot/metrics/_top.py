@@ -44,8 +44,9 @@ def top_label_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]
     Returns:
         Two tensors of shape ``(n,)``.
     """
-    confidence = torch.empty(len(logits), dtype=torch.promote_types(logits.dtype, torch.float32))
-    correct = torch.empty(len(logits), dtype=torch.bool)
+    logits = logits.detach()
+    confidence = logits.new_empty(len(logits), dtype=torch.promote_types(logits.dtype, torch.float32))
+    correct = logits.new_empty(len(logits), dtype=torch.bool)
     for start, rows in row_chunks(logits):
         here = slice(start, start + len(rows))
         highest = rows.amax(1)
@@ -58,11 +59,12 @@ def _is_top(rows: Tensor, labels: Tensor, highest: Tensor, confidence: Tensor) -
     """Say where the true class is the first of those with the highest value.
 
     That it has the highest value is quickly seen. Only where that is not more than about half of all can another
-    class have it too, and come first; and only if more values are the highest than there are rows.
+    class have it too, and come first. Where many rows are of that kind, ties are looked for all at once beforehand.
     """
     correct = rows.gather(1, labels[:, None]).squeeze(1) == highest
-    shared = correct & (confidence <= 0.5 + TOLERANCE)
-    if bool(shared.any()) and int(torch.count_nonzero(rows == highest[:, None])) > len(rows):
+    shared = (correct & (confidence <= 0.5 + TOLERANCE)).nonzero().squeeze(1)
+    many = len(shared) > len(rows) // 8
+    if len(shared) and (not many or int(torch.count_nonzero(rows == highest[:, None])) > len(rows)):
         correct[shared] = rows[shared].argmax(1) == labels[shared]
     return correct
 
@@ -78,8 +80,9 @@ def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         Confidence and correctness, shape ``(n,)``.
     """
     check_shapes(probs, labels, "probs")
-    confidence = torch.empty(len(probs), dtype=probs.dtype)
-    correct = torch.empty(len(probs), dtype=torch.bool)
+    probs = probs.detach()
+    confidence = probs.new_empty(len(probs))
+    correct = probs.new_empty(len(probs), dtype=torch.bool)
     for start, rows in row_chunks(probs):
         check_rows(rows, start)
         here = slice(start, start + len(rows))

@@ -39,8 +39,7 @@ def auroc(probs: Tensor, labels: Tensor) -> Tensor:
         >>> auroc(tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), tensor([0, 0, 1]))
         tensor(0.5000, dtype=torch.float64)
     """
-    check(probs, labels)
-    columns = probs.t().contiguous()
+    columns = check(probs, labels)[0].t().contiguous()
     areas = [area_under_roc(column[labels == k], column[labels != k]) for k, column in enumerate(columns)]
     return torch.stack(areas).nanmean()
 

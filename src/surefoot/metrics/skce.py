@@ -57,17 +57,22 @@ def median_distance(probs: Tensor, *, distance: Distance = "euclidean") -> float
 
     def pair_distances() -> Iterator[Tensor]:
         for _, block in _blocks(probs.double(), distance):
-            yield block[torch.ones_like(block, dtype=torch.bool).triu(1)]
+            rows = len(block)
+            yield block[:, :rows][torch.ones(rows, rows, dtype=torch.bool).triu(1)]
+            yield block[:, rows:].flatten()
 
     def cell(values: Tensor) -> Tensor:
-        return (values * (n_cells / widest)).long().clamp_(max=n_cells - 1)
+        return (values * (n_cells / widest)).int()
 
     counts = torch.zeros(n_cells, dtype=torch.int64)
     for values in pair_distances():
         counts += torch.bincount(cell(values), minlength=n_cells)
     ends = counts.cumsum(0)
     low, high = (int(torch.searchsorted(ends, rank, right=True)) for rank in wanted)
-    found = [values[(cell(values) >= low) & (cell(values) <= high)] for values in pair_distances()]
+    found = []
+    for values in pair_distances():
+        near = values[(values > (low - 1) * widest / n_cells) & (values < (high + 2) * widest / n_cells)]
+        found.append(near[(cell(near) >= low) & (cell(near) <= high)])
     inside = torch.cat(found).sort().values
     before = int(ends[low] - counts[low])
     return float((inside[wanted[0] - before] + inside[wanted[1] - before]) / 2)
@@ -128,8 +133,7 @@ def skce(
         >>> skce(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))  # |(.25, −.25) + (−.75, .75)|² / 4
         tensor(0.1250, dtype=torch.float64)
     """
-    check(probs, labels)
-    p = probs.double()
+    p = check(probs, labels)[0].double()
     n = len(p)
     if width is None:
         width = median_distance(p, distance=distance) if n > 1 else 0.0
