@@ -19,11 +19,18 @@ PATIENCE = timedelta(seconds=30)  # a rank that waits longer for another one fai
 
 
 def torchrun(n, script, *args, timeout=200, cwd=None):
-    """Run a script under torchrun; a deadlock ends with the timeout."""
+    """Run a script under torchrun; a deadlock ends with the timeout, and all processes with it."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}", str(script)]
     command += map(str, args)
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, cwd=cwd)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=env, cwd=cwd, **pipes) as running:
+        try:
+            out, err = running.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            running.terminate()  # unlike kill, this lets torchrun end its workers
+            raise
+    return subprocess.CompletedProcess(command, running.returncode, out, err)
 
 
 def find(names):
