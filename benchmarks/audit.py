@@ -60,8 +60,9 @@ def main() -> None:
             done = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
             size = large.stat().st_size
             print(
-                f"{n:,} × {n_classes:,}: file {size / 1e6:.0f} MB, {done['seconds']:.1f} s, {done['bytes'] / 1e6:.0f} MB "
-                f"more memory ({done['bytes'] / size:.2f} × the file)\n  {done['sentence']}"
+                f"{n:,} × {n_classes:,}: file {size / 1e6:.0f} MB, {done['seconds']:.1f} s, "
+                f"{done['bytes'] / 1e6:.0f} MB more memory ({done['bytes'] / size:.2f} × the file)\n"
+                f"  {done['sentence']}"
             )
 
 
