@@ -317,6 +317,33 @@ def test_the_virtual_step_is_a_step_of_sgd(small_splits: Splits) -> None:
     torch.testing.assert_close(found, layer(others))
 
 
+@pytest.mark.parametrize(
+    ("text", "calls", "gradient"),
+    [
+        ("ce", 1, 0),
+        ("mixup", 1, 0),
+        ("mit", 2, 0),
+        ("calmo", 5, 1.5),
+        ("calmo:smooth=0", 5, 0),
+        ("calmo:robust=0", 1, 1.5),
+        ("margin_tail", 1, 0),
+        ("margin_tail:warmup=0", 1, 1.5),
+        ("margin_tail:warmup=0,robust=attack,steps=2,beta=0", 4, 0),
+        ("margin_tail:warmup=0,eps=0,smoothness=difference", 2, 0),
+    ],
+)
+def test_a_loss_knows_its_cost(text: str, calls: int, gradient: float, small_splits: Splits) -> None:
+    """Passes are counted as the network is called; the margin's gradient adds what it costs by itself."""
+    loss = make(text)
+    model = loss.attach(MODELS.build(MODELS.parse("mlp:width=4"), (1, 6, 6), 3), small_splits, seed())
+    batch = loss.prepare(model, first_batch(small_splits), scene_of(small_splits, model))
+    seen: list[int] = []
+    model.register_forward_hook(lambda *args: seen.append(1))
+    loss.evaluate(model, batch)
+    assert len(seen) == calls
+    assert loss.passes == calls + gradient
+
+
 class Unstaged(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from surefoot.errors import InputError
+from surefoot.experiment import run
 from surefoot.models import build_model
 from surefoot.models._transformer import Attention
 from surefoot.registry import MODELS
 from surefoot.schema import PartSpec, Split, Splits
 from surefoot.seeding import seed_everything
+from surefoot.studies.compare import make_spec
 
 
 def splits_for(name: str, small_splits: Splits) -> Splits:
@@ -213,3 +218,20 @@ def test_a_users_net_without_arguments(tmp_path, monkeypatch, small_splits: Spli
     ):
         with pytest.raises(InputError, match=says):
             build_model(PartSpec(f"my_models:{name}"), small_splits)
+
+
+def test_a_run_on_text_from_npz_to_measures(tmp_path: Path) -> None:
+    """Tokens go through the same data, loop, trackers and metrics as pictures."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for split, n in (("train", 96), ("test", 48)):
+        tokens = rng.integers(1, 8, (n, 6))
+        arrays[f"x_{split}"], arrays[f"y_{split}"] = tokens, tokens[:, 2] % 3
+    np.savez(tmp_path / "text.npz", **arrays)
+    model = "text_transformer:vocabulary=8,width=16,depth=1"
+    data = f"npz:{tmp_path / 'text.npz'}"
+    spec = make_spec("focal + csam:base=adamw,lr=0.01", data=data, model=model, epochs=6, batch_size=16)
+    folder = run(spec, tmp_path / "run")
+    tracked = [record["test/loss"] for record in folder.steps() if record.get("tracker") == "quality"]
+    assert tracked[-1] < tracked[0]
+    assert {record["metric"] for record in folder.measures()} >= {"ece", "nll"}

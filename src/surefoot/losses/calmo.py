@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from surefoot.errors import OptionError
 from surefoot.losses._base import Batch, Loss, needs_real_inputs
-from surefoot.losses._inputs import InputRange, kl
+from surefoot.losses._inputs import GRADIENT_PASSES, InputRange, kl
 from surefoot.losses._modes import drawing_again, rng_state
 from surefoot.losses.cross_entropy import cross_entropy
 from surefoot.registry import LOSSES
@@ -55,6 +55,11 @@ class CalMO(Loss):
         self.robust, self.smooth = robust, smooth
         self.eps, self.step, self.steps = eps, step, steps
         self.range = InputRange()
+
+    @property
+    def passes(self) -> float:
+        """One, the attack's and the one behind it, and the margin's gradient."""
+        return 1 + (self.steps + 1 if self.robust else 0) + (GRADIENT_PASSES if self.smooth else 0)
 
     def attach(self, model: nn.Module, splits: Splits, generator: torch.Generator) -> nn.Module:
         """Take the inputs' range from the training split."""

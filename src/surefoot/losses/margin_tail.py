@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from surefoot.errors import OptionError
 from surefoot.losses._base import Batch, Loss, Scene, needs_real_inputs
-from surefoot.losses._inputs import InputRange, kl, margins
+from surefoot.losses._inputs import GRADIENT_PASSES, InputRange, kl, margins
 from surefoot.losses._modes import drawing_again, rng_state
 from surefoot.losses.cross_entropy import cross_entropy
 from surefoot.registry import LOSSES
@@ -98,6 +98,26 @@ class MarginTail(Loss):
         return terms if self._is_warming_up else self._with_tail(terms, margins(logits, labels), logits.shape[-1])
 
     @property
+    def passes(self) -> float:
+        """One; then the margin's gradient, a look elsewhere and the attack that leads there, where they are needed."""
+        if self._is_warming_up:
+            return 1.0
+        gradient = GRADIENT_PASSES if self._needs_gradient else 0
+        return 1 + gradient + (self.steps + 1 if self._needs_attack else 0) + self._needs_difference
+
+    @property
+    def _needs_gradient(self) -> bool:
+        return bool((self.eps and self.robust != "attack") or (self.beta and self.smoothness == "gradient"))
+
+    @property
+    def _needs_attack(self) -> bool:
+        return bool(self.eps and (self.robust == "attack" or (self.beta and self.smoothness == "kl")))
+
+    @property
+    def _needs_difference(self) -> bool:
+        return bool(self.beta and self.smoothness == "difference")
+
+    @property
     def _is_warming_up(self) -> bool:
         return int(self.epochs) < self.warmup
 
@@ -125,7 +145,7 @@ class MarginTail(Loss):
             before = rng_state()
             logits = model(inputs)
             grad: Tensor | None = None
-            if (self.eps and self.robust != "attack") or (self.beta and self.smoothness == "gradient"):
+            if self._needs_gradient:
                 grad = self.range.margin_gradient(logits, batch.labels, inputs, create_graph=will_differentiate)
             elsewhere = self._elsewhere(model, batch, before)
             m = self._robust_margins(logits, batch.labels, grad, elsewhere)
@@ -137,9 +157,9 @@ class MarginTail(Loss):
 
     def _elsewhere(self, model: nn.Module, batch: Batch, before: list[Tensor]) -> Tensor | None:
         """Give the logits where the attack leads, or a little off in the drawn direction, if they are needed."""
-        if self.beta and self.smoothness == "difference":
+        if self._needs_difference:
             found = batch.inputs + H * self.range.unit * batch.draw("direction")
-        elif self.eps and (self.robust == "attack" or (self.beta and self.smoothness == "kl")):
+        elif self._needs_attack:
             step, n = self.eps / self.steps, self.steps
             found = self.range.attack(model, batch.inputs, batch.labels, eps=self.eps, step=step, n=n, aim="margin")
         else:

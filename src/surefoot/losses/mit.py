@@ -45,6 +45,11 @@ class MIT(Loss):
         super().__init__()
         self.where, self.alpha, self.margin = where, alpha, margin
 
+    @property
+    def passes(self) -> float:
+        """Two: one for each mixture."""
+        return 2.0
+
     def attach(self, model: nn.Module, splits: Splits, generator: torch.Generator) -> nn.Module:
         """Refuse networks that cannot be mixed where it is wanted."""
         needs_real_inputs(model, "mit")
