@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from surefoot import __version__
-from tests.conftest import small_arrays
+from tests.conftest import Done, RunCommand, small_arrays
 from tests.report.browser import drawn_page
 
-COMMANDS = ["compare", "train", "report", "list"]
+COMMANDS = ["compare", "train", "report", "list", "audit", "calibrate"]
 
 
 def surefoot(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -147,6 +147,13 @@ BAD = {
     "train": "Missing option '--out'",
     "report nowhere": "nowhere does not exist",
     "list spoons": "Choose from optimizers",
+    "audit": "Missing argument 'files'",
+    "audit nowhere.npz": "nowhere.npz does not exist",
+    "audit a.npz b.npz c.npz": "Expected one file, or two to compare, but got 3",
+    "calibrate nowhere.npz": "nowhere.npz does not exist",
+    "calibrate a.npz --out a.txt": "Expected --out to end in .json or .safetensors, but got 'a.txt'",
+    "calibrate a.npz --apply c.json --method beta": "Expected --method to fit or --apply to repair, but got both",
+    "calibrate nan.npz --method temprature": "Did you mean 'temperature'",
     "dance": "No such command 'dance'",
 }
 
@@ -163,15 +170,23 @@ def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", BAD)
-def test_bad_input_gets_one_line_and_exit_code_2(command: str, bad_files: Path) -> None:
-    done = surefoot(*command.split(), cwd=bad_files)
+def check_refusal(done: Done | subprocess.CompletedProcess[str], says: str) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: ")
-    assert BAD[command] in line
+    assert says in line
+
+
+@pytest.mark.parametrize("command", BAD)
+def test_bad_input_gets_one_line_and_exit_code_2(command: str, bad_files: Path, run_command: RunCommand) -> None:
+    check_refusal(run_command(*command.split(), cwd=bad_files), BAD[command])
     assert not (bad_files / "surefoot-runs").exists()
+
+
+@pytest.mark.parametrize("command", ["compare --methods sma", "dance"])
+def test_bad_input_in_a_process_of_its_own(command: str, bad_files: Path) -> None:
+    check_refusal(surefoot(*command.split(), cwd=bad_files), BAD[command])
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(bad_files: Path) -> None:
@@ -188,8 +203,8 @@ def test_a_run_that_diverges_exits_with_1(small_npz: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_an_example(command: str) -> None:
-    done = surefoot(command, "--help")
+def test_every_command_has_an_example(command: str, run_command: RunCommand) -> None:
+    done = run_command(command, "--help")
     assert done.returncode == 0
     assert f"Example: surefoot {command}" in " ".join(done.stdout.split())
 

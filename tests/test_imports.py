@@ -16,7 +16,7 @@ LAYERS = {
     0: {"schema", "errors", "registry", "seeding", "method", "__init__"},
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
     2: {"train", "records"},
-    3: {"trackers", "evaluate", "experiment", "certificate"},
+    3: {"trackers", "evaluate", "experiment", "certificate", "audit"},
     4: {"studies", "report"},
     5: {"cli", "serve", "integrations", "__main__"},
 }

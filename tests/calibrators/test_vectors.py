@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
+from sklearn.calibration import _TemperatureScaling
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
@@ -266,3 +268,16 @@ def test_choose_epoch_looks_through_overconfidence() -> None:
 def test_scale_of_separable_data_is_at_its_bound() -> None:
     z = torch.eye(3, dtype=torch.float64)
     assert best_scale(z, torch.arange(3), 1e-3, 1e3) == pytest.approx(1e3)
+
+
+def test_temperature_as_scikit_learn_and_a_root_finder() -> None:
+    data = made(5000, "calibration", sharpen=2.5, n_classes=10)
+    ours = fit_temperature(data).temperature
+    assert ours == pytest.approx(1 / _TemperatureScaling().fit(data.logits, data.labels).beta_, abs=1e-6)
+    z, z_y = data.logits, data.logits[np.arange(5000), data.labels]
+
+    def slope(beta: float) -> float:
+        p = np.exp(beta * (z - z.max(1, keepdims=True)))
+        return float(((p * z).sum(1) / p.sum(1) - z_y).mean())
+
+    assert 1 / ours == pytest.approx(brentq(slope, 0.05, 20, xtol=1e-14), abs=1e-10)

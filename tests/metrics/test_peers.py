@@ -35,8 +35,8 @@ def test_differs_from_torchmetrics_at_confidence_one() -> None:
     assert peer.item() == pytest.approx(0.525)
 
 
-def test_differs_from_torchmetrics_in_float32_sums() -> None:
-    """A million examples at 0.1 more than right: sums in float32 lose the sixth digit, ours do not."""
+def test_sums_of_float32_input_are_exact() -> None:
+    """Two million equal float32 confidences: nothing is lost in adding them up."""
     n = 2_000_000
     probs = torch.tensor([[0.9, 0.1]]).expand(n, 2)
     labels = (torch.arange(n) % 5 == 0).long()

@@ -1,8 +1,8 @@
-"""A live display of runs: one bar each while they run, one for all, with the time left."""
+"""A live display: of runs, one bar each and one for all; of a file, how much has been read; with the time left."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,13 +54,8 @@ def _name(job: Job) -> str:
     return f"{job.spec.method.label}, seed {job.spec.seed}"
 
 
-@contextmanager
-def showing(weights: Mapping[Path, float]) -> Iterator[Listener]:
-    """Show runs on stderr while the block lasts.
-
-    Args:
-        weights: How much work each run is, by its folder.
-    """
+def _bars() -> Progress:
+    """Make the bars that every command shows: on stderr, gone when done, none where no terminal is."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -71,5 +66,36 @@ def showing(weights: Mapping[Path, float]) -> Iterator[Listener]:
         TextColumn("{task.fields[note]}", markup=False),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+@contextmanager
+def showing(weights: Mapping[Path, float]) -> Iterator[Listener]:
+    """Show runs on stderr while the block lasts.
+
+    Args:
+        weights: How much work each run is, by its folder.
+    """
+    with _bars() as bars:
         yield _Display(bars, weights)
+
+
+@contextmanager
+def reading(name: str) -> Iterator[Callable[[int, float | None], None]]:
+    """Show how much of a file has been read while the block lasts; a short file needs no bar.
+
+    Args:
+        name: The file.
+    """
+    with _bars() as bars:
+        task: list[TaskID] = []
+
+        def on_rows(rows: int, share: float | None) -> None:
+            if share == 1.0 and not task:
+                return
+            if not task:
+                task.append(bars.add_task(f"reading {name}", total=1.0, note=""))
+            note = f"{rows:,} rows" if share != 1.0 else "measuring"
+            bars.update(task[0], completed=share, total=1.0 if share is not None else None, note=note)
+
+        yield on_rows

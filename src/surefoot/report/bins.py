@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from surefoot.records import RunFolder
+from surefoot.report.numbers import show_count, show_percent, signed
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,9 @@ class Bins:
     confidence: tuple[float | None, ...]
     accuracy: tuple[float | None, ...]
     n_runs: int
+    low: tuple[float | None, ...] | None = None
+    high: tuple[float | None, ...] | None = None
+    """Consistency bars: where accuracy lies by chance alone if the confidence is right."""
 
     @property
     def total(self) -> int:
@@ -83,6 +87,32 @@ def pool(parts: Sequence[Bins]) -> Bins:
         sums = [_weighted([part.count[b] for part in alike], [row[b] for row in rows]) for b in range(len(counts))]
         means.append([total / n if n else None for total, n in zip(sums, counts, strict=True)])
     return Bins(tuple(counts), tuple(means[0]), tuple(means[1]), sum(part.n_runs for part in alike))
+
+
+def lean(bins: Bins) -> str:
+    """Say in a sentence by how much confidence and accuracy differ."""
+    gap = bins.mean_confidence - bins.mean_accuracy
+    word = "over-confident" if gap > 0 else "under-confident"
+    return (
+        f"Mean confidence {show_percent(bins.mean_confidence)}, accuracy {show_percent(bins.mean_accuracy)}: "
+        f"{word} by {100 * abs(gap):.1f} points."
+    )
+
+
+def bin_rows(bins: Bins) -> list[tuple[str, str, str, str, str]]:
+    """Write the filled bins as a table: range, count, mean confidence, accuracy and gap."""
+    n = len(bins.count)
+    return [
+        (
+            f"{100 * b / n:.0f}–{100 * (b + 1) / n:.0f} %",
+            show_count(bins.count[b]),
+            f"{100 * confidence:.1f}",
+            f"{100 * accuracy:.1f}",
+            signed(100 * (confidence - accuracy), 1),
+        )
+        for b, (confidence, accuracy) in enumerate(zip(bins.confidence, bins.accuracy, strict=True))
+        if confidence is not None and accuracy is not None
+    ]
 
 
 def _weighted(count: Sequence[int], values: Sequence[float | None]) -> float:

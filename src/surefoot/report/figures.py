@@ -19,7 +19,7 @@ from surefoot.report.marks import Mark
 Figure = dict[str, Any]  # {"data": [...], "layout": {...}}, as Plotly takes it
 
 _FONT = {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 12, "color": "--soft"}
-_AXIS = {
+AXIS = {
     "gridcolor": "--line",
     "linecolor": "--line",
     "zeroline": False,
@@ -83,7 +83,29 @@ def reliability_figure(bins: Bins, mark: Mark) -> Figure:
         },
         {**bar, "y": share, "yaxis": "y2", "marker": solid, **hover},
     ]
+    if bins.low is not None and bins.high is not None:
+        ends = [(bins.low[b] or 0.0, bins.high[b] or 0.0) for b in filled]
+        data.append(_whiskers(middle, confidence, ends))
     return {"data": data, "layout": _reliability_layout(bins)}
+
+
+def _whiskers(x: Sequence[float], y: Sequence[float], ends: Sequence[tuple[float, float]]) -> Figure:
+    """Bars around what calibrated bins would show, from the low to the high end."""
+    reach = {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - at for at, (_, high) in zip(y, ends, strict=True)],
+        "arrayminus": [at - low for at, (low, _) in zip(y, ends, strict=True)],
+    }
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": list(x),
+        "y": list(y),
+        "marker": {"size": 3, "color": "--ink"},
+        "error_y": {**reach, "color": "--ink", "thickness": 1.5, "width": 4},
+        "hoverinfo": "skip",
+    }
 
 
 def _gap(low: Sequence[float], high: Sequence[float]) -> Figure:
@@ -98,12 +120,12 @@ def _hatched(color: str, shape: str) -> Figure:
 
 
 def _reliability_layout(bins: Bins) -> Figure:
-    percent = {**_AXIS, "range": [0, 1], "tickformat": ".0%", "fixedrange": True}
+    percent = {**AXIS, "range": [0, 1], "tickformat": ".0%", "fixedrange": True}
     quarters = [0, 0.25, 0.5, 0.75, 1]
     marked = {"type": "line", "xref": "x", "yref": "y2 domain", "y0": 0, "y1": 1}
     means = ((bins.mean_accuracy, "solid"), (bins.mean_confidence, "dot"))
     return {
-        **_layout(height=380),
+        **layout(height=380),
         "barmode": "overlay",
         "hovermode": "closest",
         "dragmode": False,
@@ -152,10 +174,10 @@ def curve_figure(quantity: Quantity, methods: Sequence[tuple[str, Mark, Mapping[
     return {
         "data": [*bands, *lines],
         "layout": {
-            **_layout(height=320),
+            **layout(height=320),
             "hovermode": "closest",
-            "xaxis": {**_AXIS, "title": {"text": "epoch", "standoff": 6}},
-            "yaxis": {**_AXIS, **y_format},
+            "xaxis": {**AXIS, "title": {"text": "epoch", "standoff": 6}},
+            "yaxis": {**AXIS, **y_format},
         },
     }
 
@@ -206,7 +228,8 @@ def _log_ticks(curves: Sequence[Curve]) -> Figure:
     return {"tickvals": ticks, "ticktext": [f"{tick:.4g}" for tick in ticks]}
 
 
-def _layout(height: int) -> Figure:
+def layout(height: int) -> Figure:
+    """Give what all figures look like."""
     return {
         "height": height,
         "margin": {"l": 8, "r": 20, "t": 26, "b": 8, "pad": 2},

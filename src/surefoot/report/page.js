@@ -35,7 +35,7 @@
 
   function draw(figure) {
     const place = document.getElementById(figure.id);
-    const single = figure.id.startsWith("curve-");
+    const single = !figure.id.startsWith("reliability-");
     const view = figure.views[single ? "" : (checked("view")[0] ?? Object.keys(figure.views)[0])];
     place.hidden = view === undefined;
     if (place.hidden) return Plotly.purge(place);
@@ -43,7 +43,7 @@
     if (single) {
       const [methods, splits] = [checked("method"), checked("split")];
       for (const trace of data) {
-        trace.visible = methods.includes(String(trace.meta.method)) && splits.includes(trace.meta.split);
+        if (trace.meta) trace.visible = methods.includes(String(trace.meta.method)) && splits.includes(trace.meta.split);
       }
       layout.dragmode = touch ? false : "zoom"; /* on a touch screen a drag scrolls the page */
       layout.uirevision = "keep"; /* hiding a line does not undo a zoom */

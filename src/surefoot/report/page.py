@@ -1,29 +1,18 @@
-"""The report: one HTML file that holds everything it needs and works offline."""
+"""The report on runs: from a summary of methods to its page."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from surefoot.records import write_bytes
-from surefoot.report.bins import Bins, in_order, read_bins
+from surefoot.report.bins import Bins, bin_rows, in_order, lean, read_bins
 from surefoot.report.curves import Curve, read_curves
+from surefoot.report.document import write_document
 from surefoot.report.facts import facts, options, places
 from surefoot.report.figures import QUANTITIES, Figure, Quantity, curve_figure, reliability_figure
 from surefoot.report.marks import Mark, mark_of
-from surefoot.report.numbers import (
-    join,
-    show_count,
-    show_difference,
-    show_percent,
-    show_spread,
-    signed,
-)
+from surefoot.report.numbers import join, show_percent
 from surefoot.report.summary import COLUMNS, Row, Summary
 
 
@@ -51,8 +40,10 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
     """
     path = Path(path)
     methods = [_method(index, row) for index, row in enumerate(summary.rows)]
-    template = _environment().get_template("template.html")
-    text = template.render(
+    return write_document(
+        "template.html",
+        path,
+        figures=_figures(methods),
         title=title or _title(summary),
         command=command,
         verdict=summary.verdict(),
@@ -64,30 +55,11 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         cards=_cards(methods),
         views=_views(methods),
         curves=_curves(methods),
-        figures=_finite(_figures(methods)),
-        css=_text("page.css"),
-        script=_text("page.js"),
-        plotly=_plotly(),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, text.encode())
-    return path
 
 
 def _method(index: int, row: Row) -> Method:
     return Method(row, mark_of(index), read_bins(row.runs), read_curves(row.runs))
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("surefoot.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals.update(spread=show_spread, difference=show_difference, count=show_count, percent=show_percent)
-    return environment
 
 
 def _title(summary: Summary) -> str:
@@ -110,38 +82,15 @@ def _cards(methods: list[Method]) -> list[dict[str, Any]]:
     return [
         {
             "id": f"reliability-{index}",
-            "method": method,
+            "mark": method.mark,
+            "label": method.row.label,
             "views": {
-                name or "": {"bins": bins, "says": _says(bins), "rows": _bin_rows(bins)}
+                name or "": {"bins": bins, "says": lean(bins), "rows": bin_rows(bins)}
                 for name, bins in method.bins.items()
             },
         }
         for index, method in enumerate(methods)
         if method.bins
-    ]
-
-
-def _says(bins: Bins) -> str:
-    gap = bins.mean_confidence - bins.mean_accuracy
-    lean = "over-confident" if gap > 0 else "under-confident"
-    return (
-        f"Mean confidence {show_percent(bins.mean_confidence)}, accuracy {show_percent(bins.mean_accuracy)}: "
-        f"{lean} by {100 * abs(gap):.1f} points."
-    )
-
-
-def _bin_rows(bins: Bins) -> list[tuple[str, str, str, str, str]]:
-    n = len(bins.count)
-    return [
-        (
-            f"{100 * b / n:.0f}–{100 * (b + 1) / n:.0f} %",
-            show_count(bins.count[b]),
-            f"{100 * confidence:.1f}",
-            f"{100 * accuracy:.1f}",
-            signed(100 * (confidence - accuracy), 1),
-        )
-        for b, (confidence, accuracy) in enumerate(zip(bins.confidence, bins.accuracy, strict=True))
-        if confidence is not None and accuracy is not None
     ]
 
 
@@ -179,21 +128,3 @@ def _figures(methods: list[Method]) -> list[dict[str, Any]]:
         if figure is not None:
             figures.append({"id": f"curve-{quantity.key}", "views": {"": figure}})
     return figures
-
-
-def _finite(value: Any) -> Any:
-    """Put null in the place of what JSON cannot say: one NaN would keep every figure from being drawn."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _text(name: str) -> str:
-    return resources.files("surefoot.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _plotly() -> str:
-    script = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
-    return script.replace("</script", "<\\/script")  # inside a page it would end the script

@@ -1,0 +1,69 @@
+"""Time and memory of ``surefoot audit`` on large files, each in a process of its own.
+
+    python benchmarks/audit.py                 # 10 million × 10 and 50,000 × 1,000, float32; about two minutes
+    python benchmarks/audit.py --quick         # a tenth of the rows
+
+Memory is the peak resident size beyond that of the same process after the audit of a small file, so imports do not
+count. Written files go to a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+SCRIPT = """
+import json, resource, sys, time
+import torch
+torch.set_num_threads(1)
+from surefoot.audit import audit
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+audit(sys.argv[1])
+before, start = peak(), time.perf_counter()
+(found,) = audit(sys.argv[2])
+seconds = time.perf_counter() - start
+print(json.dumps({"seconds": seconds, "bytes": peak() - before, "sentence": found.sentence()}))
+"""
+
+
+def write(path: Path, n: int, n_classes: int) -> None:
+    """Write over-confident logits and labels, some rows at a time."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, n_classes, n)
+    logits = np.empty((n, n_classes), np.float32)
+    for start in range(0, n, 100_000):
+        rows = slice(start, min(n, start + 100_000))
+        logits[rows] = 2 * rng.standard_normal(logits[rows].shape, dtype=np.float32)
+    logits[np.arange(n), labels] += 3
+    np.savez(path, logits=logits, labels=labels)
+
+
+def main() -> None:
+    """Write the files, audit them and print what it took."""
+    parser = argparse.ArgumentParser(description="Time and memory of surefoot audit on large files.")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
+    few = 10 if parser.parse_args().quick else 1
+    with tempfile.TemporaryDirectory() as folder:
+        small = Path(folder, "small.npz")
+        write(small, 100, 10)
+        for n, n_classes in ((10_000_000 // few, 10), (50_000 // few, 1000)):
+            large = Path(folder, "large.npz")
+            write(large, n, n_classes)
+            words = [sys.executable, "-c", SCRIPT, str(small), str(large)]
+            done = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+            size = large.stat().st_size
+            print(
+                f"{n:,} × {n_classes:,}: file {size / 1e6:.0f} MB, {done['seconds']:.1f} s, {done['bytes'] / 1e6:.0f} MB "
+                f"more memory ({done['bytes'] / size:.2f} × the file)\n  {done['sentence']}"
+            )
+
+
+if __name__ == "__main__":
+    main()

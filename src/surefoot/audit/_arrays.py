@@ -1,0 +1,215 @@
+"""``.npz`` and ``.npy``: arrays read row by row out of the file, compressed or not."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from surefoot.audit._names import Kind, Pick, pick_arrays, take_apart
+from surefoot.audit._source import Array, Chunk, Source, clean, rows_per_chunk
+from surefoot.errors import InputError
+
+
+class Rows:
+    """A stored array whose rows are read one after the other.
+
+    Args:
+        file: Positioned at the start of the ``.npy`` data.
+        where: Its name, for messages.
+    """
+
+    def __init__(self, file: IO[bytes], where: str) -> None:
+        self._file, self._where = file, where
+        self.shape, self._fortran, self.dtype = self._header()
+        self._whole: Array | None = None
+        self._done = 0
+
+    def _header(self) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+        try:
+            version = np.lib.format.read_magic(self._file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            header: tuple[tuple[int, ...], bool, np.dtype[np.generic]] = read(self._file)
+        except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(
+                f"Expected a NumPy array, but {self._where} is none ({_one_line(error)}). Save it with np.savez."
+            ) from error
+        return header
+
+    def take(self, n: int) -> Array:
+        """Read the next n rows."""
+        if self.dtype.hasobject:
+            raise InputError(
+                f"Expected plain arrays, but {self._where} holds pickled objects, which could run code. "
+                "Save numbers or texts: np.asarray(list(values))."
+            )
+        start, self._done = self._done, self._done + n
+        if not self._fortran or len(self.shape) < 2:
+            return self._read((n, *self.shape[1:]))
+        if self._whole is None:  # stored column by column: no row is complete before the end
+            self._whole = self._read(self.shape[::-1]).T
+        return self._whole[start : start + n]
+
+    def _read(self, shape: tuple[int, ...]) -> Array:
+        """Read straight into an array, so that no second copy is in memory."""
+        values = np.empty(shape, self.dtype)
+        if not values.nbytes:
+            return values
+        room, done = values.reshape(-1).view(np.uint8).data, 0
+        try:
+            while done < len(room):
+                got = self._file.readinto(room[done : done + (1 << 22)])  # type: ignore[attr-defined]
+                if not got:
+                    raise InputError(f"Expected a whole file, but {self._where} is cut off. Copy it again.")
+                done += got
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+            raise InputError(
+                f"Expected a whole file, but {self._where} is damaged ({_one_line(error)}). Copy it again."
+            ) from error
+        return values.astype(self.dtype.newbyteorder("="), copy=False)
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+
+
+def open_npz(path: Path, group_names: tuple[str, ...], label: str | None) -> list[Source]:
+    """List the predictions in an ``.npz`` file.
+
+    Args:
+        path: The file.
+        group_names: Arrays that divide the rows into slices.
+        label: The array of labels, where its name does not tell.
+
+    Returns:
+        One source per set of scores that has labels.
+
+    Raises:
+        InputError: If the file cannot be read or has no such set.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            shapes = {}
+            for name in archive.namelist():
+                if name.endswith(".npy"):
+                    with archive.open(name) as file:
+                        rows = Rows(file, f"{path.name}:{name.removesuffix('.npy')}")
+                        shapes[name.removesuffix(".npy")] = rows.shape, rows.dtype
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
+        raise InputError(
+            f"Expected an .npz file, but {path.name} is cut off, damaged or none ({_one_line(error)}). Copy it again."
+        ) from error
+    for name in (*group_names, *([label] if label else [])):
+        if name not in shapes:
+            raise InputError(
+                f"Expected an array {name!r}, but {path.name} holds {', '.join(shapes) or 'nothing'}. Check its name."
+            )
+    usable = [key for key, (shape, dtype) in shapes.items() if _may_be_what_it_says(key, shape, dtype)]
+    picks, class_key = pick_arrays(usable, label)
+    if not picks:
+        raise InputError(
+            f"Expected arrays logits or probs, and labels, but {path.name} holds {', '.join(shapes) or 'nothing'}. "
+            "Rename them, or save np.savez(file, logits=…, labels=…)."
+        )
+    names = _class_names(path, class_key) if class_key else ()
+    return [_npz_source(path, pick, names, group_names) for pick in picks]
+
+
+def _may_be_what_it_says(key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> bool:
+    """Leave out what has the name of scores but cannot be any: predicted classes, single numbers."""
+    found = take_apart(key)
+    if found is None or found.role in ("labels", "classes"):
+        return bool(shape)
+    return len(shape) >= 2 or (len(shape) == 1 and dtype.kind in "fO")
+
+
+def _npz_source(path: Path, pick: Pick, class_names: tuple[str, ...], group_names: tuple[str, ...]) -> Source:
+    (key,) = pick.scores
+
+    def start(kind: Kind | None) -> Generator[Chunk]:
+        with zipfile.ZipFile(path) as archive, ExitStack() as files:
+            columns = {}
+            for name in dict.fromkeys((key, pick.labels, *group_names)):
+                file = files.enter_context(archive.open(f"{name}.npy"))
+                columns[name] = Rows(file, f"{path.name}:{name}")
+            for chunk, taken in _chunks(columns, key, pick.labels, kind, class_names, path.name):
+                yield replace(chunk, groups={name: taken[name] for name in group_names})
+
+    took = f"{key!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
+    return Source(pick.model, pick.split, took, pick.kind, class_names, start)
+
+
+def _chunks(
+    columns: Mapping[str, Rows], key: str, labels: str, kind: Kind | None, class_names: tuple[str, ...], where: str
+) -> Iterator[tuple[Chunk, dict[str, Array]]]:
+    scores = columns[key]
+    lengths = {rows.shape[0] if rows.shape else 0 for rows in columns.values()}
+    if len(scores.shape) > 2 or len(lengths) > 1:
+        shapes = ", ".join(f"{name} {rows.shape}" for name, rows in columns.items())
+        raise InputError(
+            f"Expected scores (n, classes) and one label per row, but got {shapes} in {where}. Save arrays that belong "
+            "together."
+        )
+    n, n_classes = scores.shape[0], scores.shape[1] if len(scores.shape) == 2 else 2
+    step = rows_per_chunk(n_classes)
+    for start in range(0, n, step):
+        size = min(step, n - start)
+        taken = {name: rows.take(size) for name, rows in columns.items()}
+        values, numbers = clean(taken[key], taken[labels], kind, start, class_names, where)
+        yield Chunk(values, numbers, share=(start + size) / n), taken
+
+
+def _class_names(path: Path, key: str) -> tuple[str, ...]:
+    with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as file:
+        rows = Rows(file, f"{path.name}:{key}")
+        values = rows.take(rows.shape[0]).ravel()
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    return tuple(str(name) for name in values)
+
+
+def open_npy(path: Path, label: str | None) -> list[Source]:
+    """Read a pair of ``.npy`` files: scores, and labels beside them.
+
+    Args:
+        path: The scores.
+        label: The file with the labels; else one beside the scores that is called so.
+
+    Returns:
+        One source.
+
+    Raises:
+        InputError: If the labels cannot be found.
+    """
+    beside = Path(label) if label else _beside(path)
+    if beside is None or not beside.is_file():
+        found = f"{beside} does not exist" if beside else "found none"
+        raise InputError(f"Expected labels beside {path.name}, but {found}. Pass --labels FILE.npy.")
+    picks, _ = pick_arrays([path.stem], "labels")
+    kind = picks[0].kind if picks else None
+
+    def start(told: Kind | None) -> Generator[Chunk]:
+        with path.open("rb") as first, beside.open("rb") as second:
+            columns = {"scores": Rows(first, path.name), "labels": Rows(second, beside.name)}
+            yield from (chunk for chunk, _ in _chunks(columns, "scores", "labels", told, (), path.name))
+
+    return [Source("", "", f"{path.name} as {kind or 'scores'}, {beside.name} as labels", kind, (), start)]
+
+
+def _beside(path: Path) -> Path | None:
+    """Find the labels of the same model and split, else those that are for all."""
+    mine = take_apart(path.stem)
+    found = {}
+    for other in sorted(path.parent.glob("*.npy")):
+        theirs = take_apart(other.stem)
+        if other != path and theirs is not None and theirs.role == "labels":
+            found[theirs.model, theirs.split] = other
+    wanted = [(mine.model, mine.split), ("", mine.split)] if mine else []
+    chosen = next((found[key] for key in (*wanted, ("", "")) if key in found), None)
+    return chosen or (next(iter(found.values())) if len(found) == 1 and not (mine and mine.split) else None)

@@ -1,0 +1,197 @@
+"""Tables in files: ``.csv``, ``.tsv``, ``.json``, ``.jsonl`` and ``.parquet``, some rows at a time."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+from surefoot.audit._json import rows_or_columns
+from surefoot.audit._source import Array
+from surefoot.errors import InputError
+
+Columns = dict[str, Sequence[Any] | Array]
+Batch = tuple[Columns, float | None]  # and how much of the file has been read
+Batches = Callable[[int, Sequence[str] | None], Generator[Batch]]  # starts anew: rows at once, columns wanted
+
+
+def read_table(path: Path) -> Batches:
+    """Make ready to read a table.
+
+    Args:
+        path: Its ending says what it is; ``.gz`` may follow.
+
+    Returns:
+        A function that starts reading from the first row. What is wrong with the file comes out as one clear line.
+    """
+    start = _READERS[table_suffix(path)](path)
+
+    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
+        try:
+            yield from start(n, names)
+        except (UnicodeDecodeError, csv.Error, EOFError, OSError, zlib.error, ValueError) as error:
+            reason = str(error).partition("\n")[0].rstrip(".")
+            raise InputError(
+                f"Expected a whole {table_suffix(path)} file, but {path.name} cannot be read ({reason}). Check it."
+            ) from error
+
+    return batches
+
+
+def table_suffix(path: Path) -> str:
+    """Give the ending that counts."""
+    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+
+
+def _open(path: Path) -> tuple[IO[str], Callable[[], float | None]]:
+    """Open a text, and tell how much of it has been read."""
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline=""), lambda: None
+    raw = path.open("rb")
+    size = max(1, os.path.getsize(path))
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""), lambda: min(1.0, raw.tell() / size)
+
+
+def _csv(path: Path) -> Batches:
+    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
+        file, share = _open(path)
+        with file:
+            first = file.readline()
+            delimiter = max(",;\t|", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
+            header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+            if len(set(header)) < len(header):
+                twice = next(name for name in header if header.count(name) > 1)
+                raise InputError(f"Expected every column once, but {path.name} has {twice!r} twice. Rename one.")
+            reader = csv.reader(file, delimiter=delimiter)
+            wanted = {name: header.index(name) for name in (header if names is None else names)}
+            while rows := list(islice(filter(None, reader), n)):
+                if any(len(row) != len(header) for row in rows):
+                    odd = next(len(row) for row in rows if len(row) != len(header))
+                    raise InputError(
+                        f"Expected {len(header)} values per row, but one of the {len(rows)} up to line "
+                        f"{reader.line_num + 1} has {odd} in {path.name}. Check its separators."
+                    )
+                columns = list(zip(*rows, strict=True))
+                yield {name: columns[place] for name, place in wanted.items()}, share()
+
+    return batches
+
+
+def _jsonl(path: Path) -> Batches:
+    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
+        file, share = _open(path)
+        with file:
+            for columns in _transposed(_lines(file, path), n, names, path):
+                yield columns, share()
+
+    return batches
+
+
+def _lines(file: Iterable[str], path: Path) -> Iterator[Any]:
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(
+                    f"Expected an object in line {number} of {path.name}, but it is no JSON ({error.msg}). Mend it."
+                ) from error
+
+
+def _json(path: Path) -> Batches:
+    held: dict[str, list[Array]] = {}  # columns can only be walked together once all are known
+
+    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
+        if not held:
+            file, share = _open(path)
+            with file:
+                found = rows_or_columns(file)
+                if not isinstance(found, dict):
+                    yield from ((columns, share()) for columns in _transposed(found, n, names, path))
+                    return
+                held.update(found)
+        chosen = {name: held[name] for name in (held if names is None else names)}
+        lengths = {name: sum(map(len, blocks)) for name, blocks in chosen.items()}
+        if names is not None and len(set(lengths.values())) > 1:
+            sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise InputError(f"Expected lists of one length, but got {sizes} in {path.name}. Save all rows of each.")
+        most = max((len(blocks) for blocks in chosen.values()), default=0)
+        for i in range(most):
+            yield {name: blocks[i] for name, blocks in chosen.items() if i < len(blocks)}, (i + 1) / most
+
+    return batches
+
+
+def _transposed(records: Iterator[Any], n: int, names: Sequence[str] | None, path: Path) -> Iterator[Columns]:
+    first = next(records, None)
+    if first is None:
+        return
+    rows = chain([first], records)
+    start = 0
+    while some := list(islice(rows, n)):
+        if odd := [i for i, row in enumerate(some) if not isinstance(row, dict)]:
+            raise InputError(f"Expected an object per row, but row {start + odd[0]} is none in {path.name}.")
+        wanted = list(first) if names is None else names
+        for i, row in enumerate(some):
+            if missing := next((name for name in wanted if name not in row), None):
+                raise InputError(
+                    f"Expected the same keys in every row, but row {start + i} has no {missing!r} in {path.name}. "
+                    "Leave it out."
+                )
+        yield {name: [row[name] for row in some] for name in wanted}
+        start += len(some)
+
+
+def _parquet(path: Path) -> Batches:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError(
+            "Expected pyarrow to read .parquet, but it is not installed. Run pip install 'surefoot[files]'."
+        ) from error
+
+    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
+        with parquet.ParquetFile(path, pre_buffer=False) as file:
+            total, done = max(1, file.metadata.num_rows), 0
+            for batch in file.iter_batches(batch_size=n, columns=names, use_threads=False):
+                done += len(batch)
+                pairs = zip(batch.schema.names, batch.columns, strict=True)
+                yield {name: _arrow_column(name, column, path) for name, column in pairs}, done / total
+
+    return batches
+
+
+def _arrow_column(name: str, column: Any, path: Path) -> Sequence[Any] | Array:
+    from pyarrow import compute, types
+
+    kind = column.type
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        sizes = compute.unique(compute.list_value_length(column)).to_pylist()
+        if len(sizes) != 1 or sizes[0] is None:
+            raise InputError(f"Expected as many values in every row of {name!r}, but got {sizes[:4]} in {path.name}.")
+        flat: Array = column.flatten().to_numpy(zero_copy_only=False)
+        return flat.reshape(len(column), sizes[0])
+    if types.is_integer(kind) or types.is_floating(kind):
+        numbers: Array = column.to_numpy(zero_copy_only=False)
+        return numbers
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+_READERS: dict[str, Callable[[Path], Batches]] = {
+    ".csv": _csv,
+    ".tsv": _csv,
+    ".txt": _csv,
+    ".json": _json,
+    ".jsonl": _jsonl,
+    ".ndjson": _jsonl,
+    ".parquet": _parquet,
+}
+TABLES = tuple(_READERS)

@@ -1,0 +1,153 @@
+"""Figures of an audit: classes, slices, and the risk of answering the surest only."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from surefoot.report.figures import AXIS, Figure, layout
+from surefoot.report.marks import Mark
+
+Json = Mapping[str, Any]
+MOST_CLASSES = 20
+
+
+def class_figure(classes: Sequence[Json], mark: Mark) -> Figure:
+    """Draw the calibration error of the worst classes, the worst on top.
+
+    Args:
+        classes: From the worst to the best.
+        mark: Colour of the model.
+
+    Returns:
+        The figure.
+    """
+    shown = list(reversed(classes[:MOST_CLASSES]))
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [_short(each["name"]) for each in shown],
+        "x": [each["ece"] for each in shown],
+        "customdata": [[each["count"], each["gap"]] for each in shown],
+        "marker": {"color": f"{mark.color}/0.62", "line": {"color": "--card", "width": 1}},
+        "hovertemplate": "%{y}: ECE %{x:.2%}<br>predicted less true share %{customdata[1]:+.2%}<br>"
+        "n = %{customdata[0]:,}<extra></extra>",
+    }
+    return {
+        "data": [bars],
+        "layout": {
+            **layout(height=max(160, 60 + 22 * len(shown))),
+            "hovermode": "closest",
+            "dragmode": False,
+            "xaxis": {
+                **AXIS,
+                "tickformat": ".1~%",
+                "rangemode": "tozero",
+                "nticks": 6,
+                "title": {"text": "ECE of the class's probability", "standoff": 6},
+                "fixedrange": True,
+            },
+            "yaxis": {**AXIS, "type": "category", "fixedrange": True, "dtick": 1},
+        },
+    }
+
+
+def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
+    """Draw confidence less accuracy of each slice with its interval.
+
+    Args:
+        slices: Of one column.
+        mark: Colour of the model.
+
+    Returns:
+        The figure.
+    """
+    shown = list(reversed(slices))
+    gaps = [each["verdict"]["gap"] for each in shown]
+    points = {
+        "type": "scatter",
+        "mode": "markers",
+        "y": [_short(each["value"]) for each in shown],
+        "x": [gap["estimate"] for gap in gaps],
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [gap["high"] - gap["estimate"] for gap in gaps],
+            "arrayminus": [gap["estimate"] - gap["low"] for gap in gaps],
+            "color": "--ink",
+            "thickness": 1.5,
+            "width": 4,
+        },
+        "customdata": [[each["verdict"]["n"], each["verdict"]["finding"]] for each in shown],
+        "marker": {"color": mark.color, "size": 9, "symbol": mark.symbol},
+        "hovertemplate": "%{y}: %{x:+.1%}<br>%{customdata[1]}<br>n = %{customdata[0]:,}<extra></extra>",
+    }
+    return {
+        "data": [points],
+        "layout": {
+            **layout(height=max(170, 70 + 26 * len(shown))),
+            "hovermode": "closest",
+            "dragmode": False,
+            "xaxis": {
+                **AXIS,
+                "tickformat": "+.0~%",
+                "nticks": 6,
+                "zeroline": True,
+                "zerolinecolor": "--ink",
+                "title": {"text": "confidence − accuracy", "standoff": 6},
+                "fixedrange": True,
+            },
+            "yaxis": {**AXIS, "type": "category", "fixedrange": True, "dtick": 1},
+        },
+    }
+
+
+def risk_figure(curves: Sequence[tuple[str, Mark, Sequence[tuple[float, float]]]]) -> Figure:
+    """Draw the error rate among the surest predictions over their share of all.
+
+    Args:
+        curves: Name, mark and points of each model.
+
+    Returns:
+        The figure.
+    """
+    lines = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": html.escape(name),
+            "x": [share for share, _ in points],
+            "y": [risk for _, risk in points],
+            "line": {"color": mark.color, "width": 2.4},
+            "hovertemplate": "the surest %{x:.0%}: %{y:.1%} wrong<extra>%{fullData.name}</extra>",
+        }
+        for name, mark, points in curves
+    ]
+    return {
+        "data": lines,
+        "layout": {
+            **layout(height=320),
+            "hovermode": "closest",
+            "dragmode": False,
+            "xaxis": {
+                **AXIS,
+                "range": [0, 1],
+                "tickformat": ".0%",
+                "title": {"text": "share answered, the surest first", "standoff": 6},
+                "fixedrange": True,
+            },
+            "yaxis": {
+                **AXIS,
+                "tickformat": ".1~%",
+                "rangemode": "tozero",
+                "title": {"text": "wrong", "standoff": 6},
+                "fixedrange": True,
+            },
+        },
+    }
+
+
+def _short(name: str, most: int = 24) -> str:
+    """Names from a file: their tags are no markup, and a long one leaves room for the figure."""
+    return html.escape(name if len(name) <= most else f"{name[: most - 1]}…")

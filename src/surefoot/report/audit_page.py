@@ -1,0 +1,218 @@
+"""The page of an audit, from its JSON alone: no torch, no metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from surefoot.report.audit_figures import class_figure, risk_figure, slice_figure
+from surefoot.report.audit_tables import name_of, show_gap
+from surefoot.report.bins import Bins, bin_rows, lean
+from surefoot.report.document import write_document
+from surefoot.report.figures import reliability_figure
+from surefoot.report.marks import Mark, mark_of
+from surefoot.report.measures import MEASURES, show, show_interval
+from surefoot.report.numbers import join, show_count, signed
+
+Json = Mapping[str, Any]
+
+
+def write_audit_page(
+    audits: Sequence[Json],
+    path: Path | str,
+    *,
+    comparison: Json | None = None,
+    command: str | None = None,
+    repair_commands: Sequence[str] = (),
+) -> Path:
+    """Write the page of one or several audits.
+
+    Args:
+        audits: As ``Audit.to_json`` writes them.
+        path: The file to write; its folder is made if need be.
+        comparison: As ``AuditComparison.to_json`` writes it, where two files are compared.
+        command: What was typed.
+        repair_commands: What to type next, one per audit.
+
+    Returns:
+        ``path``.
+    """
+    labels = _labels(audits, comparison)
+    models: list[dict[str, Any]] = [
+        {"label": label, "mark": mark_of(index), "audit": audit, "id": index}
+        for index, (label, audit) in enumerate(zip(labels, audits, strict=True))
+    ]
+    cards = [card for model in models for card in _cards(model, alone=len(models) == 1)]
+    return write_document(
+        "audit.html",
+        path,
+        figures=_figures(models, cards),
+        title=_title(audits),
+        sentences=_sentences(labels, audits, comparison),
+        command=command,
+        models=models,
+        comparison=comparison,
+        facts=[(model["label"] if len(models) > 1 else "File", _facts(model["audit"])) for model in models],
+        rows=_measure_rows(audits, comparison),
+        cards=cards,
+        views=[("", "as shown")],
+        slices=[table for model in models for table in _slice_tables(model)],
+        advice=[_advice(audit) for audit in audits],
+        repair_commands=list(repair_commands),
+        level=f"{100 * audits[0]['verdict']['ece']['level']:.0f} %",
+    )
+
+
+def _labels(audits: Sequence[Json], comparison: Json | None) -> list[str]:
+    if comparison is not None:
+        return [f"{letter}: {name_of(audit)}" for letter, audit in zip("AB", audits, strict=True)]
+    return [str(audit["model"] or audit["file"]) for audit in audits]
+
+
+def _title(audits: Sequence[Json]) -> str:
+    files = list(dict.fromkeys(str(audit["file"]) for audit in audits))
+    return f"Can {join(files)} be trusted?"
+
+
+def _sentences(labels: Sequence[str], audits: Sequence[Json], comparison: Json | None) -> list[str]:
+    own = [_sentence(audit["sentence"]) for audit in audits]
+    if len(own) == 1:
+        return own
+    named = [f"{label}: {audit['sentence']}." for label, audit in zip(labels, audits, strict=True)]
+    return [_sentence(comparison["sentence"]), *named] if comparison is not None else named
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _facts(audit: Json) -> list[str]:
+    words = [
+        str(audit["file"]),
+        f"{show_count(audit['n'])} examples, {show_count(audit['n_classes'])} classes",
+        f"taken: {audit['took']}",
+        *audit["notes"],
+    ]
+    if audit["repair"]:
+        words.append(f"Temperature fitted on {audit['repair']['fitted_on']}.")
+    return words
+
+
+def _measure_rows(audits: Sequence[Json], comparison: Json | None) -> list[dict[str, Any]]:
+    rows = []
+    for each in MEASURES:
+        found = [audit["measures"].get(each.key) for audit in audits]
+        if not any(found):
+            continue
+        cells = [
+            (show(each, value["estimate"], digits=2), show_interval(each, value, digits=2)) if value else ("–", "")
+            for value in found
+        ]
+        gap = comparison["differences"].get(each.key) if comparison is not None else None
+        rows.append({"measure": each, "cells": cells, "gap": show_gap(each, gap) if gap else ""})
+        if each.key == "ece" and any(audit["repair"] for audit in audits):
+            after = [audit["repair"]["ece"] if audit["repair"] else None for audit in audits]
+            cells = [
+                (show(each, value["estimate"], digits=2), show_interval(each, value, digits=2)) if value else ("–", "")
+                for value in after
+            ]
+            rows.append({"measure": None, "cells": cells, "gap": ""})
+    return rows
+
+
+def _cards(model: Mapping[str, Any], *, alone: bool) -> list[dict[str, Any]]:
+    """One card for the predictions as they are, and one for what a temperature would make of them."""
+    audit, prefix = model["audit"], "" if alone else f"{model['label']}, "
+    found = [(f"{prefix}as they are", audit["verdict"]["reliability"])]
+    if audit["repair"]:
+        temperature = f"{audit['repair']['temperature']:.2f}"
+        found.append((f"{prefix}after temperature {temperature}", audit["repair"]["reliability"]))
+    cards = []
+    for number, (label, diagram) in enumerate(found):
+        bins = _bins(diagram)
+        view = {"bins": bins, "says": f"{lean(bins)} {_outside(bins)}", "rows": bin_rows(bins)}
+        identity = f"reliability-{model['id']}-{number}"
+        cards.append({"id": identity, "mark": model["mark"], "label": label, "views": {"": view}})
+    return cards
+
+
+def _bins(diagram: Json) -> Bins:
+    keys = ("count", "confidence", "accuracy", "low", "high")
+    count, confidence, accuracy, low, high = (tuple(diagram[key]) for key in keys)
+    return Bins(count, confidence, accuracy, 1, low, high)
+
+
+def _outside(bins: Bins) -> str:
+    """Say how many bins are further off than chance explains."""
+    bars = zip(bins.accuracy, bins.low or (), bins.high or (), strict=True)
+    off = [not low <= at <= high for at, low, high in bars if at is not None and low is not None and high is not None]
+    if not any(off):
+        return f"All {len(off)} filled bins are within what chance explains."
+    return f"{sum(off)} of {len(off)} filled bins are further off than chance explains."
+
+
+def _slice_tables(model: Mapping[str, Any]) -> list[dict[str, Any]]:
+    columns: dict[str, list[Json]] = {}
+    for each in model["audit"]["slices"]:
+        columns.setdefault(each["column"], []).append(each)
+    return [
+        {
+            "id": f"slices-{model['id']}-{number}",
+            "label": model["label"],
+            "column": column,
+            "mark": model["mark"],
+            "slices": slices,
+            "rows": [_slice_row(each) for each in slices],
+        }
+        for number, (column, slices) in enumerate(columns.items())
+    ]
+
+
+def _slice_row(each: Json) -> tuple[str, ...]:
+    verdict = each["verdict"]
+    gap = verdict["gap"]
+    return (
+        each["value"],
+        show_count(verdict["n"]),
+        f"{100 * verdict['accuracy']['estimate']:.1f}",
+        f"{signed(100 * gap['estimate'], 1)} ({show_interval(MEASURES[1], gap)})",
+        f"{100 * verdict['ece']['estimate']:.1f}",
+        verdict["finding"],
+    )
+
+
+def _figures(models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    figures = [
+        {"id": card["id"], "views": {"": reliability_figure(card["views"][""]["bins"], card["mark"])}} for card in cards
+    ]
+    for model in models:
+        classes = class_figure(model["audit"]["verdict"]["classes"], model["mark"])
+        figures.append({"id": f"classes-{model['id']}", "views": {"": classes}})
+        for table in _slice_tables(model):
+            figures.append({"id": table["id"], "views": {"": slice_figure(table["slices"], model["mark"])}})
+    curves: list[tuple[str, Mark, list[tuple[float, float]]]] = [
+        (model["label"], model["mark"], model["audit"]["risk_coverage"]) for model in models
+    ]
+    return [*figures, {"id": "risk", "views": {"": risk_figure(curves)}}]
+
+
+def _advice(audit: Json) -> str:
+    """Say what follows from the verdict."""
+    finding, repair = audit["verdict"]["finding"], audit["repair"]
+    limit = 100 * audit["verdict"]["consistency"]["limit"]
+    if finding == "calibrated":
+        if limit > 5:
+            return (
+                f"Nothing needs repair that these examples could show. But they are few: an ECE of up to {limit:.1f} % "
+                "could hide behind chance. Audit again with more of them."
+            )
+        return "Nothing needs repair. Use the probabilities as they are."
+    if repair is None:
+        return f"No temperature can be given here: {audit['why_no_repair']}. Compare the other calibrators:"
+    if audit["temperature_helps"]:
+        return (
+            f"Divide the logits by {repair['temperature']:.2f} before the softmax; what is predicted stays as it is. "
+            "Or compare all calibrators and save the best:"
+        )
+    return "One temperature is not enough here. Compare all calibrators and save the best:"

@@ -1,0 +1,169 @@
+"""An audit for the terminal, from its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from surefoot.report.measures import MEASURES, Measure, show, show_interval
+from surefoot.report.numbers import show_count, signed
+
+Json = Mapping[str, Any]
+_FEW = 5  # classes shown
+_SLICES = 20
+
+
+def name_of(audit: Json) -> str:
+    """Name an audited model: by its file, and by its name within it."""
+    return f"{audit['file']}, {audit['model']}" if audit["model"] else str(audit["file"])
+
+
+def audit_text(audits: Sequence[Json], comparison: Json | None = None) -> Iterator[RenderableType]:
+    """Lay audits out for a terminal, the verdict first.
+
+    Args:
+        audits: One or more, as ``Audit.to_json`` writes them.
+        comparison: As ``AuditComparison.to_json`` writes it, where two files are compared.
+
+    Yields:
+        What rich prints.
+    """
+    if comparison is not None:
+        yield Text(f"{comparison['sentence']}.", "bold")
+        for letter, audit in zip("AB", audits, strict=True):
+            yield Text(f"{letter}: {name_of(audit)}: {audit['sentence']}.")
+        yield ""
+        yield _side_by_side(audits, comparison)
+    elif len(audits) > 1:
+        for audit in audits:
+            yield Text.assemble((f"{audit['model'] or 'without a name'}: ", "bold"), f"{audit['sentence']}.")
+        yield ""
+        yield _models(audits)
+    else:
+        yield Text(f"{audits[0]['sentence']}.", "bold")
+        yield ""
+        yield _measures(audits[0])
+    for audit in audits:
+        yield from _details(audit, named=len(audits) > 1)
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="right" if number else "left", no_wrap=number > 0)
+    return table
+
+
+def _shown(audits: Sequence[Json]) -> list[Measure]:
+    return [each for each in MEASURES if each.brief and any(each.key in audit["measures"] for audit in audits)]
+
+
+def _measures(audit: Json) -> Table:
+    level = f"{100 * audit['verdict']['ece']['level']:.0f} % interval"
+    table = _table("measure", "value", level)
+    for each in _shown([audit]):
+        value = audit["measures"][each.key]
+        table.add_row(each.label, show(each, value["estimate"]), show_interval(each, value))
+        if each.key == "ece" and audit["repair"]:
+            after = audit["repair"]["ece"]
+            table.add_row("  after temperature", show(each, after["estimate"]), show_interval(each, after))
+    return table
+
+
+def _models(audits: Sequence[Json]) -> Table:
+    shown = [each for each in _shown(audits) if each.key in ("accuracy", "confidence_gap", "ece", "nll")]
+    table = _table("model", *(each.label for each in shown), "temperature", "ECE after")
+    for audit in audits:
+        values = [show(each, audit["measures"][each.key]["estimate"]) for each in shown]
+        repair = audit["repair"]
+        after = [f"{repair['temperature']:.2f}", f"{100 * repair['ece']['estimate']:.1f} %"] if repair else ["–", "–"]
+        table.add_row(audit["model"] or audit["file"], *values, *after)
+    return table
+
+
+def _side_by_side(audits: Sequence[Json], comparison: Json) -> Table:
+    level = f"{100 * audits[0]['verdict']['ece']['level']:.0f} %"
+    table = _table("measure", "A", "B", f"A − B and its {level} interval")
+    for each in _shown(audits):
+        values = [show(each, a["measures"][each.key]["estimate"]) if each.key in a["measures"] else "–" for a in audits]
+        gap = comparison["differences"].get(each.key)
+        table.add_row(each.label, *values, show_gap(each, gap) if gap else "")
+    return table
+
+
+def show_gap(measure: Measure, gap: Json) -> str:
+    """Write a difference with its interval; ● marks one that excludes zero."""
+    if gap["estimate"] is None or gap["low"] is None:
+        return "–  "
+    scale, digits = (100, 1) if measure.percent else (1, 3)
+    texts = [signed(scale * gap[key], digits) for key in ("estimate", "low", "high")]
+    clear = gap["low"] > 0 or gap["high"] < 0
+    return f"{texts[0]} ({texts[1]}…{texts[2]}) {'●' if clear else ' '}"
+
+
+def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
+    yield ""
+    if named:
+        yield Text(name_of(audit), "bold")
+    if audit["verdict"]["classes"] and audit["verdict"]["finding"] != "calibrated":
+        worst = audit["verdict"]["classes"][:_FEW]
+        words = ", ".join(f"{each['name']} {100 * each['ece']:.1f} %" for each in worst)
+        yield Text(f"Worst classes by the ECE of their probability: {words}.")
+    if audit["slices"]:
+        yield _slices(audit)
+    for note in audit["notes"]:
+        yield Text(f"Note: {note}")
+    rows = f"{show_count(audit['n'])} × {show_count(audit['n_classes'])}"
+    yield Text(f"Read: {audit['file']}, {rows}: {audit['took']}.")
+
+
+def _slices(audit: Json) -> Table:
+    table = _table("slice", "n", "accuracy", "confidence − accuracy", "ECE", "finding")
+    for each in audit["slices"][:_SLICES]:
+        verdict = each["verdict"]
+        gap = MEASURES[1]
+        table.add_row(
+            f"{each['column']} = {each['value']}",
+            show_count(verdict["n"]),
+            f"{100 * verdict['accuracy']['estimate']:.1f} %",
+            f"{show(gap, verdict['gap']['estimate'])} ({show_interval(gap, verdict['gap'])})",
+            f"{100 * verdict['ece']['estimate']:.1f} %",
+            verdict["finding"],
+        )
+    if (rest := len(audit["slices"]) - _SLICES) > 0:
+        table.caption = f"and {rest} more on the page"
+    return table
+
+
+def calibrators_table(values: Json) -> Table:
+    """Lay a comparison of calibrators out for a terminal, the smallest NLL first.
+
+    Args:
+        values: As ``Fitted.to_json`` writes them.
+
+    Returns:
+        The table.
+    """
+    table = _table("calibrator", "NLL", "above best", "Brier", "ECE", "accuracy", "parameters")
+    for each in values["candidates"]:
+        above = "" if not each["above_best"] else f"{each['above_best']:.4f} ± {each['standard_error']:.4f}"
+        above = "∞" if each["above_best"] is None else above
+        cells = (
+            "∞" if each["nll"] is None else f"{each['nll']:.4f}",
+            above,
+            f"{each['brier']:.4f}",
+            f"{100 * each['ece']:.1f} %",
+            f"{100 * each['accuracy']:.1f} %",
+            show_count(each["n_parameters"]),
+        )
+        table.add_row(f"{each['name']} {'★' if each['name'] == values['best'] else ''}", *cells)
+    rows = f"{show_count(values['compared_on'])} rows, {values['n_folds']} parts"
+    left = f" Left out, with more parameters than rows: {', '.join(values['left_out'])}." if values["left_out"] else ""
+    table.caption = f"On rows that each was not fitted on: {rows}. ★ the one to use.{left}"
+    table.caption_justify = "left"
+    return table
