@@ -57,13 +57,13 @@ def simulate(
             seconds = draw.uniform(0.8, 1.2)
             trained += seconds
             clock.now += seconds
+        list(panel.look(Moment(step, 0, model, splits)))
+        spent += panel.take_seconds()
         if step == restart_at:
             state = panel.state_dict()
             clock.now += 1000  # the night between two sessions is not training
             panel = Panel(trackers, Horizon(n_steps, 10), budget, clock=clock)
             panel.load_state_dict(state)
-        list(panel.look(Moment(step, 0, model, splits)))
-        spent += panel.take_seconds()
     return spent / trained, {tracker.name: tracker.steps for tracker in trackers}
 
 

@@ -16,7 +16,7 @@ class GNSharpness(Scheduled):
     """λ_max of the Gauss–Newton matrix on a probe, with its bracket, and 2/η and (2 + 2β)/η beside it."""
 
     def __init__(self, due: Every, examples: int, tol: float) -> None:
-        super().__init__("gn_sharpness", due)
+        super().__init__("gn_sharpness", due, price=16 * examples)
         self._followed = Followed("gn", Probe(examples), tol)
 
     def measure(self, moment: Moment) -> dict[str, float]:
