@@ -40,10 +40,11 @@ def test_the_ends_of_the_spectrum(model: nn.Module, small_splits: Splits) -> Non
     assert found["kappa_min/value"] == pytest.approx(exact[0].item(), rel=1e-2)
     assert found["kappa_max/examples"] == 40
     values, vectors = torch.linalg.eigh(GaussNewton(model, x, y).dense())
-    found = measured("gn_sharpness:examples=40", model, small_splits)
+    found = measured("gn_sharpness:examples=40,tol=1e-5", model, small_splits)
     assert found["gn_sharpness/value"] == pytest.approx(values[-1].item(), rel=1e-3)
+    held_out = [tensor[:10] for tensor in held_out]
     outside = vectors[:, -1] @ (GaussNewton(model, *held_out).dense() @ vectors[:, -1])
-    assert found["gn_sharpness/held_out"] == pytest.approx(outside.item(), rel=1e-2)
+    assert found["gn_sharpness/held_out"] == pytest.approx(outside.item(), rel=1e-3)
     middle = math.sqrt(found["gn_sharpness/value"] * found["gn_sharpness/held_out"])
     assert found["gn_sharpness/middle"] == pytest.approx(middle)
 

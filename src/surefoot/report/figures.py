@@ -168,7 +168,7 @@ def curve_figure(quantity: Quantity, methods: Sequence[tuple[str, Mark, Mapping[
         return None
     y_format: Figure = {"tickformat": ".0%"} if quantity.percent else {}
     if quantity.log:
-        y_format = {"type": "log", **_log_ticks(shown)}
+        y_format = {"type": "log", **log_ticks(shown)}
     elif (limits := _limits(shown, quantity)) is not None:
         y_format["range"] = limits
     return {
@@ -217,10 +217,11 @@ def _limits(curves: Sequence[Curve], quantity: Quantity) -> list[float] | None:
         return None
     low = 0.0 if quantity.key == "ece" else min(trained)
     margin = 0.05 * (max(trained) - low) or 0.01
-    return [max(low - margin, 0.0), max(trained) + margin]
+    floor = 0.0 if quantity.percent else -math.inf
+    return [max(low - margin, floor), max(trained) + margin]
 
 
-def _log_ticks(curves: Sequence[Curve]) -> Figure:
+def log_ticks(curves: Sequence[Curve]) -> Figure:
     """Label 1, 2 and 5 of every decade in full: Plotly would leave the decade out."""
     seen = [value for curve in curves for value in (*curve.low, *curve.high) if value > 0] or [1.0]
     decades = range(math.floor(math.log10(min(seen))), math.ceil(math.log10(max(seen))) + 1)

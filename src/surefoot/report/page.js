@@ -43,7 +43,9 @@
     if (single) {
       const [methods, splits] = [checked("method"), checked("split")];
       for (const trace of data) {
-        if (trace.meta) trace.visible = methods.includes(String(trace.meta.method)) && splits.includes(trace.meta.split);
+        if (!trace.meta) continue;
+        const { method, split } = trace.meta;
+        trace.visible = methods.includes(String(method)) && (split === undefined || splits.includes(split));
       }
       layout.dragmode = touch ? false : "zoom"; /* on a touch screen a drag scrolls the page */
       layout.uirevision = "keep"; /* hiding a line does not undo a zoom */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from surefoot.report.bins import Bins, bin_rows, in_order, lean, read_bins
 from surefoot.report.curves import Curve, read_curves
 from surefoot.report.document import write_document
+from surefoot.report.dynamics import dynamics
 from surefoot.report.facts import facts, options, places
 from surefoot.report.figures import QUANTITIES, Figure, Quantity, curve_figure, reliability_figure
 from surefoot.report.marks import Mark, mark_of
@@ -40,10 +42,11 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
     """
     path = Path(path)
     methods = [_method(index, row) for index, row in enumerate(summary.rows)]
+    watched = dynamics(_drawn(methods), [row.runs for row in summary.rows])
     return write_document(
         "template.html",
         path,
-        figures=_figures(methods),
+        figures=_figures(methods) + watched["figures"],
         title=title or _title(summary),
         command=command,
         verdict=summary.verdict(),
@@ -55,11 +58,17 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         cards=_cards(methods),
         views=_views(methods),
         curves=_curves(methods),
+        dynamics=watched,
     )
 
 
 def _method(index: int, row: Row) -> Method:
     return Method(row, mark_of(index), read_bins(row.runs), read_curves(row.runs))
+
+
+def _drawn(methods: list[Method]) -> list[tuple[str, Mark, Mapping[str, Curve]]]:
+    """Give what curve figures draw: label, mark and curves."""
+    return [(method.row.label, method.mark, method.curves) for method in methods]
 
 
 def _title(summary: Summary) -> str:
@@ -122,9 +131,8 @@ def _figures(methods: list[Method]) -> list[dict[str, Any]]:
         views = {name or "": reliability_figure(bins, method.mark) for name, bins in method.bins.items()}
         if views:
             figures.append({"id": f"reliability-{index}", "views": views})
-    drawn = [(method.row.label, method.mark, method.curves) for method in methods]
     for quantity in QUANTITIES:
-        figure: Figure | None = curve_figure(quantity, drawn)
+        figure: Figure | None = curve_figure(quantity, _drawn(methods))
         if figure is not None:
             figures.append({"id": f"curve-{quantity.key}", "views": {"": figure}})
     return figures

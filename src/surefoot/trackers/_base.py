@@ -25,11 +25,13 @@ class Scheduled:
     Args:
         name: What ``surefoot list`` calls it.
         due: Says whether to measure after so many steps.
+        price: About how many examples' gradients one measurement costs: what a budget goes by until it knows better.
     """
 
-    def __init__(self, name: str, due: Callable[[int], bool]) -> None:
+    def __init__(self, name: str, due: Callable[[int], bool], price: float = 0.0) -> None:
         self.name = name
         self.due = due
+        self.price = price
 
 
 def schedule(horizon: Horizon, every: int | None) -> Every:

@@ -18,7 +18,7 @@ class Alignment(Scheduled):
     def __init__(self, due: Every, examples: int, k: int) -> None:
         if k < 1:
             raise OptionError(f"Expected k ≥ 1, but got {k}. Try k=5.")
-        super().__init__("alignment", due)
+        super().__init__("alignment", due, price=40 * examples)
         self._probe, self.k = Probe(examples), k
 
     def measure(self, moment: Moment) -> dict[str, float]:

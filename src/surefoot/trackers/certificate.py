@@ -30,7 +30,7 @@ class Certificate(Scheduled):
     """
 
     def __init__(self, due: Every, examples: int, probe: int) -> None:
-        super().__init__("certificate", due)
+        super().__init__("certificate", due, price=1000 * probe)
         self.examples, self._probe = check_examples(examples), Probe(probe)
 
     def measure(self, moment: Moment) -> dict[str, float]:

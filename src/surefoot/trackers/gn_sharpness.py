@@ -16,7 +16,7 @@ class GNSharpness(Scheduled):
     """λ_max of the Gauss–Newton matrix on a probe, with its bracket, and 2/η and (2 + 2β)/η beside it."""
 
     def __init__(self, due: Every, examples: int, tol: float) -> None:
-        super().__init__("gn_sharpness", due)
+        super().__init__("gn_sharpness", due, price=16 * examples)
         self._followed = Followed("gn", Probe(examples), tol)
 
     def measure(self, moment: Moment) -> dict[str, float]:
@@ -38,6 +38,6 @@ class GNSharpness(Scheduled):
 
 
 @TRACKERS.register("gn_sharpness", preset="standard")
-def gn_sharpness(horizon: Horizon, *, every: int = 10, examples: int = 256, tol: float = 1e-3) -> Tracker:
+def gn_sharpness(horizon: Horizon, *, every: int = 10, examples: int = 256, tol: float = 1e-2) -> Tracker:
     """Largest Gauss–Newton eigenvalue on a probe with its held-out bracket, and the 2/η line."""
     return GNSharpness(schedule(horizon, every), examples, tol)

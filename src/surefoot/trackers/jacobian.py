@@ -13,7 +13,7 @@ class Jacobian(Scheduled):
     """Operator norm of each example's Jacobian of logits in weights: its mean and C_J, its maximum, over a probe."""
 
     def __init__(self, due: Every, examples: int) -> None:
-        super().__init__("jacobian", due)
+        super().__init__("jacobian", due, price=20 * examples)
         self._probe = Probe(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:

@@ -15,7 +15,7 @@ class Kappa(Scheduled):
     """κ_max and κ_min of the Hessian on a probe, each with its bracket."""
 
     def __init__(self, due: Every, examples: int, tol: float) -> None:
-        super().__init__("kappa", due)
+        super().__init__("kappa", due, price=60 * examples)
         probe = Probe(examples)
         self._ends = {
             "kappa_max": Followed("kappa_max", probe, tol),

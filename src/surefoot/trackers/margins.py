@@ -18,7 +18,7 @@ class Margins(Scheduled):
     """Quantiles of the true margin, the smallest one γ, log Q = log mean e^{−m}, and the share that is ≤ 0."""
 
     def __init__(self, due: Every, examples: int) -> None:
-        super().__init__("margins", due)
+        super().__init__("margins", due, price=examples / 2)
         self.examples = check_examples(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:

@@ -14,7 +14,7 @@ class Objective(Scheduled):
     """The run's own loss, as far as logits and labels determine it, on the first examples of train and test."""
 
     def __init__(self, due: Every, examples: int) -> None:
-        super().__init__("objective", due)
+        super().__init__("objective", due, price=examples / 2)
         self.examples = check_examples(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:

@@ -16,7 +16,7 @@ class PathTracker(Scheduled):
     def __init__(self, due: Every, examples: int, rho: float | None) -> None:
         if rho is not None and rho <= 0:
             raise OptionError(f"Expected rho > 0, but got {rho:g}. Write rho=0.05, say.")
-        super().__init__("path", due)
+        super().__init__("path", due, price=400 * examples)
         self._probe, self._rho = Probe(examples), rho
 
     def measure(self, moment: Moment) -> dict[str, float]:

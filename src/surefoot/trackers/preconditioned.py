@@ -17,7 +17,7 @@ class PreconditionedSharpness(Scheduled):
     """κ_max of P^{−1/2} H P^{−1/2} on a probe, with (2 + 2β₁)/((1 − β₁)η) beside it; only under Adam and AdamW."""
 
     def __init__(self, due: Every, examples: int, tol: float) -> None:
-        super().__init__("preconditioned_sharpness", due)
+        super().__init__("preconditioned_sharpness", due, price=30 * examples)
         self._followed = Followed("kappa_max", Probe(examples), tol)
 
     def measure(self, moment: Moment) -> dict[str, float]:

@@ -18,7 +18,7 @@ class Quality(Scheduled):
     """Cross-entropy (that is, NLL), accuracy, ECE and KCE on the first examples of the train and the test split."""
 
     def __init__(self, due: Every, examples: int) -> None:
-        super().__init__("quality", due)
+        super().__init__("quality", due, price=examples / 2)
         self.examples = check_examples(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 BLEND = 0.3  # weight of the newest cost in the running mean
 OVERDRAFT = 0.01  # share of the training time by which the look at the end may exceed the budget
+EARLY = 0.1  # share of all that will be earned that may be spent on a look at the untrained network
 WINDOW = 20  # steps, at least, over which a surplus is spent
 
 
@@ -18,19 +19,24 @@ class Budget:
     tracker's cost, f how often its own schedule calls it per step, τ the time of a training step, b the budget and
     a what the account holds, spread over the next steps. Nothing whose cost is known is measured before the time
     for it has been earned, and what a look at the end of the run will cost is set aside. A first measurement, whose
-    cost nobody knows, may overdraw the account once; the others wait until that is paid back.
+    cost nobody knows yet, waits for twice what its price lets expect. It may still overdraw the account; then the
+    others wait until that is paid back.
 
     Args:
         share: b, seconds of measuring per second of training.
-        names: The trackers, cheapest first.
+        prices: The trackers, and about how many examples' gradients each costs; 0 where nobody can tell.
         end: Last step of the run, or None where nobody knows.
+        batch_size: Examples per training step.
     """
 
-    def __init__(self, share: float, names: Sequence[str], end: int | None = None) -> None:
+    def __init__(
+        self, share: float, prices: Mapping[str, float], end: int | None = None, batch_size: int = 128
+    ) -> None:
         self.share, self.end = share, end
-        self._cost: dict[str, float | None] = dict.fromkeys(names)
-        self._calls: dict[str, int] = dict.fromkeys(names, 0)
-        self._waited: dict[str, float] = dict.fromkeys(names, 0.0)
+        self._prices, self._batch_size = dict(prices), batch_size
+        self._cost: dict[str, float | None] = dict.fromkeys(prices)
+        self._calls: dict[str, int] = dict.fromkeys(prices, 0)
+        self._waited: dict[str, float] = dict.fromkeys(prices, 0.0)
         self._trained = self._spent = 0.0
         self._step = 0
         self._queue: list[str] = []  # whose turn has come, but not the time to pay for it
@@ -94,7 +100,7 @@ class Budget:
         """
         cost = self._cost[name]
         if cost is None:
-            return self._spent <= self.share * self._trained
+            return self._may_try(name)
         before = self._queue[: self._queue.index(name)] if name in self._queue else self._queue
         saved = 0.0 if step == self.end else sum(self._cost[other] or 0.0 for other in before)
         overdraft = OVERDRAFT * self._trained if step == self.end else 0.0
@@ -103,6 +109,14 @@ class Budget:
         if name not in self._queue and self._spent + cost <= self._earned_at_end:
             self._queue.append(name)
         return False
+
+    def _may_try(self, name: str) -> bool:
+        """Say whether to find out what a tracker costs."""
+        examples = 2 * self._prices[name]
+        if self._step == 0:  # nothing is earned yet: only what is next to nothing in the whole run
+            return examples <= EARLY * self.share * (self.end or 0) * self._batch_size or not examples
+        expected = examples * self._trained / (self._step * self._batch_size)
+        return expected <= self.share * self._trained - self._spent
 
     def spend(self, name: str, seconds: float) -> None:
         """Book what a measurement took."""

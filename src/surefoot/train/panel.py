@@ -38,8 +38,9 @@ class Panel:
         self._clock = clock
         self._seconds = 0.0
         self._left = clock()  # when the last look ended: what comes after it is training
-        names = [tracker.name for tracker in trackers]
-        self._budget = None if budget is None else Budget(budget, names, self._end)
+        prices = {tracker.name: float(getattr(tracker, "price", 0.0)) for tracker in trackers}
+        batch_size = horizon.batch_size if horizon else 128
+        self._budget = None if budget is None else Budget(budget, prices, self._end, batch_size)
 
     def look(self, moment: Moment, *, everything: bool = False) -> Iterator[tuple[str, Values]]:
         """Measure what is due at this moment.

@@ -1,0 +1,117 @@
+"""The page's part about curvature, margins and certificates."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from surefoot.records import RunFolder
+from surefoot.report.correlation import correlate, pearson, spearman
+from surefoot.report.curves import read_curves
+from surefoot.report.dynamics import read_path, read_phases
+from tests.report.browser import drawn_page
+from tests.report.test_page import figures, make, read
+from tests.runs import fake_run
+
+
+def watched_run(folder: Path, method: str = "sgd", seed: int = 0, shift: int = 0) -> RunFolder:
+    """A run whose sharpness rises by one per step and whose ECE is a fixed 0.1."""
+    run = fake_run(folder, method, seed, epochs=10)
+    records = []
+    for step in range(shift, 101, 10):
+        sharp = {"gn_sharpness/value": 1.0 + step, "gn_sharpness/two_over_lr": 20.0}
+        records.append({"step": step, "epoch": step // 10, "tracker": "gn_sharpness", **sharp})
+    path = {f"path/kappa_min@{t}": -t for t in (0, 0.5, 1)}
+    records.append({"step": 100, "epoch": 10, "tracker": "path", **path, "path/bound": -3.0})
+    bound = {"test/certificate_ece": 0.1, "test/certificate_bound": 0.4, "test/margin_median": -0.5}
+    records.append({"step": 100, "epoch": 10, "tracker": "certificate", **bound})
+    run.append_steps([{"seed": seed, **record} for record in records])
+    return run
+
+
+def test_all_figures_are_on_the_page(tmp_path: Path) -> None:
+    runs = [watched_run(tmp_path, method, seed) for method in ("sgd", "sam") for seed in (0, 1)]
+    page = make(tmp_path, runs)
+    drawn = figures(page)
+    places = {"curve-sharpness", "curve-margin_median", "curve-phase", "curve-path", "curve-certificate"}
+    assert places <= set(drawn)
+    assert places <= set(read(page).ids())
+    lines = drawn["curve-sharpness"][""]["data"]
+    assert [line["name"] for line in lines] == [f"{m}, {k}" for m in ("sgd", "sam") for k in ("Gauss–Newton", "2/η")]
+    assert lines[0]["y"][-1] == 101
+    assert lines[1]["y"] == [20.0] * 11
+    assert len(drawn["curve-phase"][""]["data"]) == 4
+    assert drawn["curve-phase"][""]["data"][0]["marker"]["color"][-1] == 100
+    assert drawn["curve-path"][""]["data"][0]["y"] == [0, -0.5, -1]
+    assert drawn["curve-path"][""]["data"][1]["y"] == [-3.0] * 3
+    assert "Do ECE and sharpness go together?" in page.read_text(encoding="utf-8")
+
+
+def test_without_trackers_there_is_no_such_part(tmp_path: Path) -> None:
+    page = make(tmp_path, [fake_run(tmp_path, "sgd")])
+    assert "along training</h2>" not in page.read_text(encoding="utf-8")
+    assert not {"curve-phase", "curve-sharpness"} & set(figures(page))
+
+
+def test_runs_measured_at_different_steps_are_averaged_between_their_own(tmp_path: Path) -> None:
+    """As a budget makes them."""
+    curve = read_curves([watched_run(tmp_path, "sgd", 0), watched_run(tmp_path, "sgd", 1, shift=5)])[
+        "gn_sharpness/value"
+    ]
+    assert curve.n_runs == 2
+    assert curve.epochs[:4] == (0.0, 0.5, 1.0, 1.5)
+    assert curve.mean[:4] == pytest.approx([1, 6, 11, 16])
+    assert (curve.low[2], curve.high[2]) == pytest.approx((11, 11))
+
+
+def test_ece_and_sharpness_are_paired_at_the_same_moments(tmp_path: Path) -> None:
+    (phase,) = read_phases([watched_run(tmp_path, "sgd", shift=5)])
+    assert phase.steps == (10, 20, 30, 40, 50, 60, 70, 80, 90)
+    assert phase.sharpness == pytest.approx([1.0 + step for step in phase.steps])
+    assert set(phase.ece) == {0.1}
+    assert read_phases([fake_run(tmp_path / "plain", "sgd")]) == []
+    assert read_path([fake_run(tmp_path / "other", "sgd")]) == []
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_coefficients_are_scipys(ties: bool) -> None:
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(2, 30))
+    if ties:
+        x, y = x.round(), y.round()
+    assert pearson(x, y) == pytest.approx(stats.pearsonr(x, y)[0])
+    assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y)[0])
+
+
+def test_the_interval_of_independent_walks_is_wider_with_blocks_than_without() -> None:
+    """Two unrelated slow series look correlated; drawing single points would make that look sure."""
+    draw = np.random.default_rng(1)
+    noise = draw.normal(size=(2, 200))
+    walks = noise.copy()
+    for t in range(1, 200):
+        walks[:, t] = 0.95 * walks[:, t - 1] + noise[:, t]
+    slow, quick = (correlate([(list(pair[0]), list(pair[1]))], pearson) for pair in (walks, noise))
+    assert slow.high is not None
+    assert slow.low is not None
+    assert quick.high is not None
+    assert quick.low is not None
+    assert slow.high - slow.low > 1.5 * (quick.high - quick.low)
+    assert quick.low < quick.value < quick.high
+
+
+def test_too_little_to_correlate() -> None:
+    assert math.isnan(correlate([], pearson).value)
+    few = correlate([([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])], spearman)
+    assert (few.value, few.low) == (1.0, None)
+    assert math.isnan(correlate([([1.0] * 9, [float(i) for i in range(9)])], pearson).value)
+
+
+def test_a_browser_draws_it_all(tmp_path: Path) -> None:
+    page = make(tmp_path, [watched_run(tmp_path, method) for method in ("sgd", "sam")])
+    text = drawn_page(page, tmp_path / "profile")
+    assert "data-trouble=" not in text
+    assert f'data-drawn="{len(figures(page))}"' in text
