@@ -230,8 +230,8 @@ def test_a_run_on_text_from_npz_to_measures(tmp_path: Path) -> None:
     np.savez(tmp_path / "text.npz", **arrays)
     model = "text_transformer:vocabulary=8,width=16,depth=1"
     data = f"npz:{tmp_path / 'text.npz'}"
-    spec = make_spec("focal + csam:base=adamw,lr=0.01", data=data, model=model, epochs=6, batch_size=16)
+    spec = make_spec("focal + csam:base=adamw,lr=0.01,rho=0.05", data=data, model=model, epochs=6, batch_size=16)
     folder = run(spec, tmp_path / "run")
     tracked = [record["test/loss"] for record in folder.steps() if record.get("tracker") == "quality"]
-    assert tracked[-1] < tracked[0]
+    assert tracked[-1] < 0.8 * tracked[0]
     assert {record["metric"] for record in folder.measures()} >= {"ece", "nll"}
