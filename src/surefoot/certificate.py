@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -89,13 +90,15 @@ def _with_robust(evidence: Evidence, model: nn.Module, inputs: Tensor, epsilon: 
     """Add the best robust margins there are for this network, and an attack as shifted data."""
     labels = evidence.labels
     attack, shifted = attacked_margin(model, inputs, labels, epsilon=epsilon, norm=norm)
-    delta = (shifted - inputs).flatten(1)
+    size = partial(torch.linalg.vector_norm, ord=2 if norm == "l2" else torch.inf, dim=1)
+    # Adding a small shift to a large input and taking it off again rounds twice: that much is no distance.
+    rounding = 4 * torch.finfo(inputs.dtype).eps * size(inputs.flatten(1))
     found = replace(
         evidence,
         epsilon=epsilon,
         robust=attack,
         shifted=_logits(model, shifted),
-        distance=delta.norm(dim=1) if norm == "l2" else delta.abs().amax(1),
+        distance=(size((shifted - inputs).flatten(1)) - rounding).clamp_min(0),
     )
     try:
         lipschitz = margin_lipschitz(model, labels, norm=norm)

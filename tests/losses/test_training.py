@@ -27,6 +27,7 @@ from surefoot.schema import RunSpec, Split, Splits
 from surefoot.seeding import generator
 from surefoot.studies.compare import make_spec
 from surefoot.train import Trainee, fit
+from surefoot.train.eigenbasis import join_basis
 from surefoot.train.schedule import make_schedule
 from tests.losses.cases import NAMES, added, make
 
@@ -76,6 +77,7 @@ def train(method: str, splits: Splits, path: Path, epochs: int = 4, model: str =
     loss = LOSSES.build(spec.loss)
     net = loss.attach(MODELS.build(MODELS.parse(model), splits.input_shape, splits.n_classes), splits, seed())
     optimizer = build_optimizer(spec, net)
+    join_basis(optimizer, net, splits.train, loss)
     trainee = Trainee(net, loss, optimizer, make_schedule("constant", optimizer, 100))
     path.mkdir(exist_ok=True)
     folder = Memory(path)

@@ -30,12 +30,16 @@ def test_certainty(seed: int) -> None:
 @given(seed=st.integers(0, 1000))
 @settings(max_examples=15, deadline=None)
 def test_indifference(seed: int) -> None:
-    """When all classes are as likely, the calibration error is how far accuracy is from chance."""
+    """When all classes are as likely, the calibration error is how far accuracy is from chance.
+
+    Groups of equal mass are cut among almost equal confidences, so some may be below chance: theirs do not cancel.
+    """
     probs, labels = predictions(200, seed=seed)
     flat = (1e-9 * probs.log()).softmax(1)
     gap = abs(value("accuracy", probs, labels) - 0.1)
-    for name in ("ece", "mce", "ada_ece", "kce"):
+    for name in ("ece", "mce", "kce"):
         assert value(name, flat, labels) == pytest.approx(gap, abs=1e-6), name
+    assert value("ada_ece", flat, labels) >= gap - 1e-6
     assert value("entropy", flat, labels) == pytest.approx(2.302585, abs=1e-5)
 
 
