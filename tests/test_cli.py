@@ -263,3 +263,22 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_track_measure_and_report(small_npz: Path, tmp_path: Path) -> None:
+    words = ["train", "--data", f"npz:{small_npz}", "--model", "mlp:width=8", "--epochs", "2", "--batch-size", "16"]
+    out = tmp_path / "run"
+    done = surefoot(*words, "--track", "gn_sharpness:every=3", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert '"gn_sharpness/two_over_lr"' in (out / "steps.jsonl").read_text()
+    done = surefoot("measure", str(out), "--track", "margins,kappa", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [record["tracker"] for record in json.loads(done.stdout)[str(out)]] == ["margins", "kappa"]
+    done = surefoot("report", str(out), "--out", str(tmp_path / "page.html"))
+    assert done.returncode == 0, done.stderr
+    assert "Curvature, margins and calibration" in (tmp_path / "page.html").read_text()
+    done = surefoot(*words, "--track", "sharp", "--out", str(tmp_path / "none"))
+    assert done.returncode == 2
+    assert "Unknown tracker 'sharp'" in done.stderr
+    done = surefoot(*words, "--track-budget", "-1", "--out", str(tmp_path / "none"))
+    assert "Expected the budget to be a share" in done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 BLEND = 0.3  # weight of the newest cost in the running mean
 OVERDRAFT = 0.01  # share of the training time by which the look at the end may exceed the budget
 EARLY = 0.1  # share of all that will be earned that may be spent on a look at the untrained network
+SMALL = 0.05  # what costs no more than this share of what is saved for need not wait for it
 WINDOW = 20  # steps, at least, over which a surplus is spent
 
 
@@ -19,8 +20,8 @@ class Budget:
     tracker's cost, f how often its own schedule calls it per step, τ the time of a training step, b the budget and
     a what the account holds, spread over the next steps. Nothing whose cost is known is measured before the time
     for it has been earned, and what a look at the end of the run will cost is set aside. A first measurement, whose
-    cost nobody knows yet, waits for twice what its price lets expect. It may still overdraw the account; then the
-    others wait until that is paid back.
+    cost nobody knows yet, waits for what its price lets expect. It may still overdraw the account; then the
+    others wait until that is paid back. Whoever has waited longest is saved for.
 
     Args:
         share: b, seconds of measuring per second of training.
@@ -59,13 +60,13 @@ class Budget:
         """
         self._calls[name] += 1
         self._waited[name] += 1
-        return step == self.end or self._cost[name] is None or self._waited[name] >= self.stretch
+        return step in (0, self.end) or name in self._queue or self._waited[name] >= self.stretch
 
     @property
     def stretch(self) -> float:
         """The factor s by which schedules are longer than the trackers' own."""
         steps = max(1, self._step)
-        wanted = sum((self._cost[name] or 0.0) * self._calls[name] / steps for name in self._cost)
+        wanted = sum(self._expected(name) * self._calls[name] / steps for name in self._cost)
         rate = self.share * self._trained / steps + self._account(self._step) / max(WINDOW, steps / 5)
         return max(1.0, wanted / rate) if rate > 0 else math.inf
 
@@ -73,7 +74,7 @@ class Budget:
         """Seconds earned, less those spent and those set aside for the end."""
         aside = 0.0
         if self.end and step < self.end:
-            for cost in sorted(cost for cost in self._cost.values() if cost is not None):
+            for cost in sorted(map(self._expected, self._cost)):
                 if aside + cost > self._earned_at_end / 2:  # what is out of reach is not saved for
                     break
                 aside += cost
@@ -98,11 +99,12 @@ class Budget:
             Whether to measure. Whoever had to wait goes first: the others leave him what he needs. At the end, what
             was set aside is there to be spent.
         """
-        cost = self._cost[name]
-        if cost is None:
-            return self._may_try(name)
-        before = self._queue[: self._queue.index(name)] if name in self._queue else self._queue
-        saved = 0.0 if step == self.end else sum(self._cost[other] or 0.0 for other in before)
+        cost = self._expected(name)
+        if self._step == 0:  # nothing is earned yet: only what is next to nothing in the whole run
+            return self._prices[name] <= EARLY * self.share * (self.end or 0) * self._batch_size
+        first = self._queue[0] if self._queue else name
+        is_small = cost <= SMALL * self._expected(first)
+        saved = 0.0 if step == self.end or first == name or is_small else self._expected(first)
         overdraft = OVERDRAFT * self._trained if step == self.end else 0.0
         if saved + cost <= self._account(step) + overdraft:
             return True
@@ -110,13 +112,12 @@ class Budget:
             self._queue.append(name)
         return False
 
-    def _may_try(self, name: str) -> bool:
-        """Say whether to find out what a tracker costs."""
-        examples = 2 * self._prices[name]
-        if self._step == 0:  # nothing is earned yet: only what is next to nothing in the whole run
-            return examples <= EARLY * self.share * (self.end or 0) * self._batch_size or not examples
-        expected = examples * self._trained / (self._step * self._batch_size)
-        return expected <= self.share * self._trained - self._spent
+    def _expected(self, name: str) -> float:
+        """Seconds that a measurement will take: by experience, or by its price where there is none yet."""
+        known = self._cost[name]
+        if known is not None or self._step == 0:
+            return known or 0.0
+        return self._prices[name] * self._trained / (self._step * self._batch_size)
 
     def spend(self, name: str, seconds: float) -> None:
         """Book what a measurement took."""
