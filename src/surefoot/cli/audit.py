@@ -126,7 +126,7 @@ def _write_page(
 ) -> Path:
     from surefoot.report.audit_page import write_audit_page
 
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    command = shlex.join(["surefoot", *sys.argv[1:]])
     return write_audit_page(audits, path, comparison=comparison, command=command, repair_commands=nexts)
 
 

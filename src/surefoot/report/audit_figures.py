@@ -148,6 +148,6 @@ def risk_figure(curves: Sequence[tuple[str, Mark, Sequence[tuple[float, float]]]
     }
 
 
-def _short(name: str, most: int = 24) -> str:
+def _short(name: str, most: int = 18) -> str:
     """Names from a file: their tags are no markup, and a long one leaves room for the figure."""
     return html.escape(name if len(name) <= most else f"{name[: most - 1]}…")

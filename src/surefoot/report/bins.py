@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from surefoot.records import RunFolder
 from surefoot.report.numbers import show_count, show_percent, signed
@@ -17,8 +17,8 @@ class Bins:
     confidence: tuple[float | None, ...]
     accuracy: tuple[float | None, ...]
     n_runs: int
-    low: tuple[float | None, ...] | None = None
-    high: tuple[float | None, ...] | None = None
+    low: tuple[float | None, ...] | None = field(default=None, repr=False)
+    high: tuple[float | None, ...] | None = field(default=None, repr=False)
     """Consistency bars: where accuracy lies by chance alone if the confidence is right."""
 
     @property
