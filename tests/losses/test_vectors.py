@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from surefoot.calibrators.temperature import fit_temperature
 from surefoot.losses import adafocal, ar_adals, balcal, cpc, crl, dece, mdca, mit, mixup, mmce
 from surefoot.losses._base import Batch
 from surefoot.losses._heads import simplex
 from surefoot.losses._inputs import margins
 from surefoot.losses.margin_tail import log_moment, tail_of
+from surefoot.metrics.ece import ece
 from surefoot.optim.amp import AMP
 from surefoot.optim.csam import damp
+from surefoot.schema import Predictions
 from tests.losses.cases import Y, Z, make, total
 
 CE = total(make("ce"), Z, Y).item()
@@ -438,3 +442,16 @@ def test_second_derivatives_of_dece_are_right() -> None:
     """The authors' own sigmoid stores its first derivative as a constant."""
     smooth = lambda z: dece.dece_of(z, Y, sharpness=3.0, temperature=0.1)  # noqa: E731
     assert torch.autograd.gradgradcheck(smooth, Z.clone().requires_grad_())
+
+
+def test_refinement_is_the_loss_behind_a_fitted_temperature() -> None:
+    labels = np.array([0, 2, 0, 2])
+    fitted = fit_temperature(Predictions(Z.numpy(), labels, "calibration"))
+    assert 1 / fitted.temperature == pytest.approx(1.489432, abs=1e-6)
+    scaled = Z / fitted.temperature
+    close(F.cross_entropy(Z, torch.tensor(labels)), 0.580537)
+    close(F.cross_entropy(scaled, torch.tensor(labels)), 0.557647)
+
+
+def test_hard_calibration_error_beside_the_soft_one() -> None:
+    close(ece(Z.softmax(1), Y), 0.550384)

@@ -87,6 +87,11 @@ class Loss(nn.Module):
     checkpoint. They never change in :meth:`evaluate`, so both passes of a sharpness-aware step see the same loss.
     """
 
+    @property
+    def passes(self) -> float:
+        """What one evaluation costs now, in forward-and-backward passes through the network."""
+        return 1.0
+
     @abstractmethod
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
         """Give the loss of each example and of the batch, or as much of it as logits and labels determine.

@@ -13,6 +13,7 @@ from surefoot.losses._modes import in_eval_mode
 from surefoot.schema import Splits
 
 Aim = Literal["ce", "margin"]
+GRADIENT_PASSES = 1.5  # what an input gradient and its double backward add to a pass, roughly
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:

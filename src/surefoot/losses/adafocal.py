@@ -62,7 +62,7 @@ class AdaFocal(Loss):
         return LossTerms(-(base ** gamma.abs()) * log_py, log_py=log_py)
 
     def _bin(self, probs: Tensor) -> Tensor:
-        return torch.bucketize(probs.float(), self.edges[1:-1])  # (lower, upper]
+        return torch.bucketize(probs.to(self.edges.dtype), self.edges[1:-1])  # (lower, upper]
 
     def epoch_end(self, model: nn.Module, scene: Scene) -> None:
         """Set new bins and let each γ follow its bin's gap."""

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from surefoot.errors import OptionError
 from surefoot.losses._base import Batch, Loss, needs_real_inputs
-from surefoot.losses._inputs import InputRange, kl
+from surefoot.losses._inputs import GRADIENT_PASSES, InputRange, kl
+from surefoot.losses._modes import drawing_again, rng_state
 from surefoot.losses.cross_entropy import cross_entropy
 from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Splits
@@ -21,8 +22,8 @@ class CalMO(Loss):
     with x^adv found by sign steps on the cross-entropy, m the margin. What the paper leaves open is chosen so: the
     ball is l∞; radius, steps and ∇ₓ are in units of the inputs' range (8/255 is 8 grey levels, also of
     standardised images) and x^adv stays in it; the attack sees the network in eval mode; both sides of KL are
-    differentiated; the runner-up of the margin is held fixed. With the defaults the attack goes 6/255 far: its
-    three steps do not reach the ball's border.
+    differentiated and drop the same units; the runner-up of the margin is held fixed. With the defaults the attack
+    goes 6/255 far: its three steps do not reach the ball's border.
 
     ``robust=0`` and ``smooth=0`` are the paper's ablations "flat" and "rob".
 
@@ -55,6 +56,11 @@ class CalMO(Loss):
         self.eps, self.step, self.steps = eps, step, steps
         self.range = InputRange()
 
+    @property
+    def passes(self) -> float:
+        """One, the attack's and the one behind it, and the margin's gradient."""
+        return 1 + (self.steps + 1 if self.robust else 0) + (GRADIENT_PASSES if self.smooth else 0)
+
     def attach(self, model: nn.Module, splits: Splits, generator: torch.Generator) -> nn.Module:
         """Take the inputs' range from the training split."""
         needs_real_inputs(model, "calmo")
@@ -72,12 +78,14 @@ class CalMO(Loss):
         with torch.enable_grad():
             if self.smooth:
                 inputs = inputs.detach().requires_grad_()
+            before = rng_state()
             logits = model(inputs)
             terms: LossTerms = self(logits, labels)
             per_example = terms.per_example
             if self.robust:
                 found = self.range.attack(model, inputs, labels, eps=self.eps, step=self.step, n=self.steps)
-                per_example = per_example + self.robust * kl(logits, model(found))
+                with drawing_again(before):
+                    per_example = per_example + self.robust * kl(logits, model(found))
             if self.smooth:
                 grad = self.range.margin_gradient(logits, labels, inputs, create_graph=will_differentiate)
                 per_example = per_example + self.smooth * grad.square().sum(1)

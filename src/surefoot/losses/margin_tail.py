@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from surefoot.errors import OptionError
 from surefoot.losses._base import Batch, Loss, Scene, needs_real_inputs
-from surefoot.losses._inputs import InputRange, kl, margins
+from surefoot.losses._inputs import GRADIENT_PASSES, InputRange, kl, margins
+from surefoot.losses._modes import drawing_again, rng_state
 from surefoot.losses.cross_entropy import cross_entropy
 from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Splits
@@ -73,6 +74,11 @@ class MarginTail(Loss):
                 f"Expected alpha, beta, eps, warmup ≥ 0 and steps ≥ 1, but got alpha={alpha:g}, beta={beta:g}, "
                 f"eps={eps:g}, warmup={warmup}, steps={steps}. Leave them out."
             )
+        if robust == "attack" and smoothness == "difference":
+            raise OptionError(
+                "Expected smoothness=gradient or smoothness=kl with robust=attack, but got smoothness=difference, "
+                "which looks elsewhere. Change one of them."
+            )
         super().__init__()
         self.alpha, self.beta, self.eps = alpha, beta, eps
         self.form, self.robust, self.smoothness, self.floor = form, robust, smoothness, floor
@@ -90,6 +96,26 @@ class MarginTail(Loss):
         """Give the loss for clean margins and without smoothness: all that logits determine."""
         terms = cross_entropy(logits, labels)
         return terms if self._is_warming_up else self._with_tail(terms, margins(logits, labels), logits.shape[-1])
+
+    @property
+    def passes(self) -> float:
+        """One; then the margin's gradient, a look elsewhere and the attack that leads there, where they are needed."""
+        if self._is_warming_up:
+            return 1.0
+        gradient = GRADIENT_PASSES if self._needs_gradient else 0
+        return 1 + gradient + (self.steps + 1 if self._needs_attack else 0) + self._needs_difference
+
+    @property
+    def _needs_gradient(self) -> bool:
+        return bool((self.eps and self.robust != "attack") or (self.beta and self.smoothness == "gradient"))
+
+    @property
+    def _needs_attack(self) -> bool:
+        return bool(self.eps and (self.robust == "attack" or (self.beta and self.smoothness == "kl")))
+
+    @property
+    def _needs_difference(self) -> bool:
+        return bool(self.beta and self.smoothness == "difference")
 
     @property
     def _is_warming_up(self) -> bool:
@@ -116,48 +142,50 @@ class MarginTail(Loss):
         will_differentiate = torch.is_grad_enabled()
         with torch.enable_grad():
             inputs = batch.inputs.detach().requires_grad_()
+            before = rng_state()
             logits = model(inputs)
             grad: Tensor | None = None
-            if (self.eps and self.robust != "attack") or (self.beta and self.smoothness == "gradient"):
+            if self._needs_gradient:
                 grad = self.range.margin_gradient(logits, batch.labels, inputs, create_graph=will_differentiate)
-            attacked = self._attacked(model, batch)
-            m = self._robust_margins(logits, batch.labels, grad, attacked)
+            elsewhere = self._elsewhere(model, batch, before)
+            m = self._robust_margins(logits, batch.labels, grad, elsewhere)
             terms = self._with_tail(cross_entropy(logits, batch.labels), m, logits.shape[-1])
             if self.beta:
-                extra = self.beta * self._roughness(model, batch, logits, grad, attacked)
+                extra = self.beta * self._roughness(logits, batch.labels, grad, elsewhere)
                 terms = terms._replace(per_example=terms.per_example + extra)
         return terms, logits
 
-    def _attacked(self, model: nn.Module, batch: Batch) -> Tensor | None:
-        """Give the logits where the attack leads, if they are needed."""
-        if not self.eps or not (self.robust == "attack" or (self.beta and self.smoothness == "kl")):
+    def _elsewhere(self, model: nn.Module, batch: Batch, before: list[Tensor]) -> Tensor | None:
+        """Give the logits where the attack leads, or a little off in the drawn direction, if they are needed."""
+        if self._needs_difference:
+            found = batch.inputs + H * self.range.unit * batch.draw("direction")
+        elif self._needs_attack:
+            step, n = self.eps / self.steps, self.steps
+            found = self.range.attack(model, batch.inputs, batch.labels, eps=self.eps, step=step, n=n, aim="margin")
+        else:
             return None
-        step = self.eps / self.steps
-        found = self.range.attack(
-            model, batch.inputs, batch.labels, eps=self.eps, step=step, n=self.steps, aim="margin"
-        )
-        logits: Tensor = model(found)
+        with drawing_again(before):
+            logits: Tensor = model(found)
         return logits
 
-    def _robust_margins(self, logits: Tensor, labels: Tensor, grad: Tensor | None, attacked: Tensor | None) -> Tensor:
+    def _robust_margins(self, logits: Tensor, labels: Tensor, grad: Tensor | None, elsewhere: Tensor | None) -> Tensor:
         m = margins(logits, labels)
         if not self.eps:
             return m
-        if self.robust == "attack" and attacked is not None:
-            return margins(attacked, labels)
+        if self.robust == "attack" and elsewhere is not None:
+            return margins(elsewhere, labels)
         if grad is None:
             return m
         return m - self.eps * (grad.abs().sum(1) if self.robust == "linf" else l2_norm(grad))
 
-    def _roughness(
-        self, model: nn.Module, batch: Batch, logits: Tensor, grad: Tensor | None, attacked: Tensor | None
-    ) -> Tensor:
+    def _roughness(self, logits: Tensor, labels: Tensor, grad: Tensor | None, elsewhere: Tensor | None) -> Tensor:
         if self.smoothness == "gradient" and grad is not None:
             return grad.square().sum(1)
+        if elsewhere is None:  # KL within a ball of radius 0
+            return torch.zeros_like(logits[:, 0])
         if self.smoothness == "kl":
-            return torch.zeros_like(logits[:, 0]) if attacked is None else kl(logits, attacked)
-        moved = batch.inputs + H * self.range.unit * batch.draw("direction")
-        return ((margins(model(moved), batch.labels) - margins(logits, batch.labels)) / H).square()
+            return kl(logits, elsewhere)
+        return ((margins(elsewhere, labels) - margins(logits, labels)) / H).square()
 
     def epoch_end(self, model: nn.Module, scene: Scene) -> None:
         """Count the epoch."""

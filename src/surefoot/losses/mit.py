@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from surefoot.errors import InputError, OptionError
 from surefoot.losses._base import Batch, Loss, Scene, needs_real_inputs, true_class
 from surefoot.losses._mixing import beta_source, mix, with_partners
+from surefoot.losses._modes import drawing_again, rng_state
 from surefoot.losses.cross_entropy import cross_entropy
 from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Splits
@@ -43,6 +44,11 @@ class MIT(Loss):
             )
         super().__init__()
         self.where, self.alpha, self.margin = where, alpha, margin
+
+    @property
+    def passes(self) -> float:
+        """Two: one for each mixture."""
+        return 2.0
 
     def attach(self, model: nn.Module, splits: Splits, generator: torch.Generator) -> nn.Module:
         """Refuse networks that cannot be mixed where it is wanted."""
@@ -83,7 +89,11 @@ class MIT(Loss):
         a, b = batch.inputs, batch.draw("partner_inputs")
         for stage, shares in zip(self._stages(model), batch.draw("shares").unbind(1), strict=True):
             high, low = shares.unbind(-1)
-            a, b = unmix(stage(mix(a, b, high)), stage(mix(a, b, low)), high, low)
+            before = rng_state()
+            one = stage(mix(a, b, high))
+            with drawing_again(before):
+                other = stage(mix(a, b, low))
+            a, b = unmix(one, other, high, low)
         first = F.cross_entropy(a, batch.labels, reduction="none")
         second = F.cross_entropy(b, batch.draw("partner_labels"), reduction="none")
         per_example = 0.5 * first + 0.5 * second

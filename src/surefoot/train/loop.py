@@ -179,10 +179,11 @@ class _Session:
         rows = self.order[position * batch_size : (position + 1) * batch_size]
         rates = [group["lr"] for group in self.trainee.optimizer.param_groups]
         try:
+            cost = self.trainee.loss.passes
             loss = self._learn(rows, step)
             self.step = step + 1
             facts = self.trainee.optimizer.facts
-            self.passes += facts.passes if facts else 1
+            self.passes += cost * (facts.passes if facts else 1)
             self._record(epoch, split="train", loss=loss, lr=rates[0])
             self._track()
         except DivergedError as error:
