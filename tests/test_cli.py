@@ -83,6 +83,7 @@ def test_the_page_of_a_comparison_opens_in_a_browser(compared: tuple[dict, Path]
     assert "data-trouble" not in document.partition("<head")[0]
     assert document.count('class="main-svg"') >= 6  # three reliability diagrams, three curves
     assert "csam:gamma=2,rho=0.1" in document
+    assert "surefoot compare --methods" in document  # the command to make it again
 
 
 def test_report_is_rebuilt_from_folders(compared: tuple[dict, Path], tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def _check_out(out: Path) -> None:
 def _present(summary: Summary, page: Path, as_json: bool) -> None:
     from surefoot.report.page import write_page
 
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    command = shlex.join(["surefoot", *sys.argv[1:]])
     written = write_page(summary, page, command=command)
     if as_json:
         print(json.dumps({**summary.to_json(), "report": str(written)}, indent=2, ensure_ascii=False))
