@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
+RngState = tuple[Tensor, list[Tensor]]  # of torch's global generators: the CPU's, and one per GPU in use
 
 
 def derive(seed: int, purpose: str) -> int:
@@ -55,3 +61,53 @@ def seed_everything(seed: int, purpose: str = "global") -> None:
     random.seed(derived)
     np.random.seed(derived % 2**32)
     torch.manual_seed(derived)
+
+
+def rng_state() -> RngState:
+    """Give the state of torch's global generators, which dropout draws from."""
+    on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return torch.get_rng_state(), on_gpu
+
+
+def set_rng_state(state: RngState) -> None:
+    """Set torch's global generators to an earlier state."""
+    torch.set_rng_state(state[0])
+    if state[1]:
+        torch.cuda.set_rng_state_all(state[1])
+
+
+@contextmanager
+def replaying(state: RngState | None) -> Iterator[None]:
+    """Draw the numbers that were drawn since ``state`` once more, then go on as if nothing had been drawn.
+
+    Args:
+        state: Where to start; None for drawing new numbers.
+    """
+    now = rng_state() if state is not None else None
+    if state is not None:
+        set_rng_state(state)
+    try:
+        yield
+    finally:
+        if now is not None:
+            set_rng_state(now)
+
+
+def random_state() -> dict[str, Any]:
+    """Give the state of all global generators, as tensors and plain values."""
+    numpy = np.random.get_state(legacy=False)
+    on_cpu, on_gpu = rng_state()
+    return {
+        "torch": on_cpu,
+        "cuda": on_gpu,
+        "numpy": [numpy["state"]["key"].tolist(), numpy["state"]["pos"], numpy["has_gauss"], numpy["gauss"]],
+        "python": random.getstate(),
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Set all global generators to an earlier state."""
+    set_rng_state((state["torch"], state["cuda"]))
+    keys, position, has_gauss, gauss = state["numpy"]
+    np.random.set_state(("MT19937", np.array(keys, np.uint32), position, has_gauss, gauss))
+    random.setstate(state["python"])

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from surefoot.errors import RunError
-from surefoot.train.checkpoint import load_checkpoint, pack, random_state, save_checkpoint, set_random_state, unpack
+from surefoot.seeding import random_state, set_random_state
+from surefoot.train.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
 
 
 def test_a_tree_survives_the_disk(tmp_path: Path) -> None:

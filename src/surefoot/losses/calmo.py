@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from surefoot.errors import OptionError
 from surefoot.losses._base import Batch, Loss, needs_real_inputs
 from surefoot.losses._inputs import GRADIENT_PASSES, InputRange, kl
-from surefoot.losses._modes import drawing_again, rng_state
 from surefoot.losses.cross_entropy import cross_entropy
 from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Splits
+from surefoot.seeding import replaying, rng_state
 
 
 class CalMO(Loss):
@@ -84,7 +84,7 @@ class CalMO(Loss):
             per_example = terms.per_example
             if self.robust:
                 found = self.range.attack(model, inputs, labels, eps=self.eps, step=self.step, n=self.steps)
-                with drawing_again(before):
+                with replaying(before):
                     per_example = per_example + self.robust * kl(logits, model(found))
             if self.smooth:
                 grad = self.range.margin_gradient(logits, labels, inputs, create_graph=will_differentiate)

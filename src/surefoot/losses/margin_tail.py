@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from surefoot.errors import OptionError
 from surefoot.losses._base import Batch, Loss, Scene, needs_real_inputs
 from surefoot.losses._inputs import GRADIENT_PASSES, InputRange, kl, margins
-from surefoot.losses._modes import drawing_again, rng_state
 from surefoot.losses.cross_entropy import cross_entropy
 from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Splits
+from surefoot.seeding import RngState, replaying, rng_state
 
 Form = Literal["softplus", "bounded", "log_moment", "moment"]
 Robust = Literal["linf", "l2", "attack"]
@@ -155,7 +155,7 @@ class MarginTail(Loss):
                 terms = terms._replace(per_example=terms.per_example + extra)
         return terms, logits
 
-    def _elsewhere(self, model: nn.Module, batch: Batch, before: list[Tensor]) -> Tensor | None:
+    def _elsewhere(self, model: nn.Module, batch: Batch, before: RngState) -> Tensor | None:
         """Give the logits where the attack leads, or a little off in the drawn direction, if they are needed."""
         if self._needs_difference:
             found = batch.inputs + H * self.range.unit * batch.draw("direction")
@@ -164,7 +164,7 @@ class MarginTail(Loss):
             found = self.range.attack(model, batch.inputs, batch.labels, eps=self.eps, step=step, n=n, aim="margin")
         else:
             return None
-        with drawing_again(before):
+        with replaying(before):
             logits: Tensor = model(found)
         return logits
 

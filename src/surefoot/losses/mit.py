@@ -13,10 +13,10 @@ from torch.nn import functional as F
 from surefoot.errors import InputError, OptionError
 from surefoot.losses._base import Batch, Loss, Scene, needs_real_inputs, true_class
 from surefoot.losses._mixing import beta_source, mix, with_partners
-from surefoot.losses._modes import drawing_again, rng_state
 from surefoot.losses.cross_entropy import cross_entropy
 from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Splits
+from surefoot.seeding import replaying, rng_state
 
 Where = Literal["logits", "stages"]
 
@@ -91,7 +91,7 @@ class MIT(Loss):
             high, low = shares.unbind(-1)
             before = rng_state()
             one = stage(mix(a, b, high))
-            with drawing_again(before):
+            with replaying(before):
                 other = stage(mix(a, b, low))
             a, b = unmix(one, other, high, low)
         first = F.cross_entropy(a, batch.labels, reduction="none")

@@ -11,11 +11,11 @@ from surefoot.errors import InputError
 from surefoot.optim._distributed import Perturbation
 from surefoot.optim._norms import total_norm
 from surefoot.optim._now import Now
-from surefoot.optim._perturb import RngState, rng_state
 from surefoot.optim._ranks import AcrossRanks
 from surefoot.optim._rules import Ascent, Cadence, Descent, Outer, Rule, find_ascent
 from surefoot.optim._wrapper import Nonfinite, finite
 from surefoot.schema import LossTerms
+from surefoot.seeding import RngState, rng_state
 
 
 class Common(TypedDict, total=False):

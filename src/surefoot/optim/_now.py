@@ -10,8 +10,8 @@ from surefoot.errors import DivergedError
 from surefoot.optim._distributed import Replicas
 from surefoot.optim._facts import StepFacts
 from surefoot.optim._low_rank import Layer
-from surefoot.optim._perturb import RngState
 from surefoot.schema import LossTerms
+from surefoot.seeding import RngState
 
 
 @dataclass

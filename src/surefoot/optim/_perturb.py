@@ -12,8 +12,6 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from surefoot.optim._sharded import is_sharded, reshard
 
-RngState = tuple[Tensor, list[Tensor]]
-
 
 @contextmanager
 def standing_at(params: Sequence[Tensor], places: Sequence[Tensor], model: nn.Module | None = None) -> Iterator[None]:
@@ -85,33 +83,3 @@ def holding_statistics(model: nn.Module | None) -> Iterator[None]:
         for module, momentum in zip(layers, momenta, strict=True):
             module.track_running_stats = True
             module.momentum = momentum
-
-
-def rng_state() -> RngState:
-    """Give the state of the global generators, which dropout draws from."""
-    on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return torch.get_rng_state(), on_gpu
-
-
-def set_rng_state(state: RngState) -> None:
-    """Set the global generators to an earlier state."""
-    torch.set_rng_state(state[0])
-    if state[1]:
-        torch.cuda.set_rng_state_all(state[1])
-
-
-@contextmanager
-def replaying(state: RngState | None) -> Iterator[None]:
-    """Draw the numbers that were drawn since ``state`` once more, then go on as if nothing had been drawn.
-
-    Args:
-        state: Where to start; None for drawing new numbers.
-    """
-    now = rng_state() if state is not None else None
-    if state is not None:
-        set_rng_state(state)
-    try:
-        yield
-    finally:
-        if now is not None:
-            set_rng_state(now)

@@ -19,9 +19,10 @@ from surefoot.optim._composed import Composed, grads_of
 from surefoot.optim._low_rank import Layer, acting, linear_layers
 from surefoot.optim._norms import TINY, sum_of_squares, total_norm
 from surefoot.optim._now import Now, joined
-from surefoot.optim._perturb import holding_statistics, replaying, rng_state, standing_at
+from surefoot.optim._perturb import holding_statistics, standing_at
 from surefoot.optim._rules import Cadence, Pair, Scaled, Slope
 from surefoot.optim._wrapper import finite, finite_loss
+from surefoot.seeding import replaying, rng_state
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler

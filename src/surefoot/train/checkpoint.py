@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -124,24 +121,3 @@ def _read(checkpoint: Path) -> tuple[dict[str, Tensor], Tree]:
     tensors = load_file(checkpoint / "state.safetensors")
     state = unpack(json.loads((checkpoint / "state.json").read_text()), tensors)
     return load_file(checkpoint / "model.safetensors"), state
-
-
-def random_state() -> Tree:
-    """Give the state of all global generators."""
-    numpy = np.random.get_state(legacy=False)
-    return {
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "numpy": [numpy["state"]["key"].tolist(), numpy["state"]["pos"], numpy["has_gauss"], numpy["gauss"]],
-        "python": random.getstate(),
-    }
-
-
-def set_random_state(state: Tree) -> None:
-    """Set all global generators to an earlier state."""
-    torch.set_rng_state(state["torch"])
-    if state["cuda"]:
-        torch.cuda.set_rng_state_all(state["cuda"])
-    keys, position, has_gauss, gauss = state["numpy"]
-    np.random.set_state(("MT19937", np.array(keys, np.uint32), position, has_gauss, gauss))
-    random.setstate(state["python"])

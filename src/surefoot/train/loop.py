@@ -20,8 +20,8 @@ from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.optim import Parts, Wrapper
 from surefoot.records import RunFolder
 from surefoot.schema import LossTerms, Moment, SplitName, Splits
-from surefoot.seeding import generator
-from surefoot.train.checkpoint import load_checkpoint, random_state, save_checkpoint, set_random_state
+from surefoot.seeding import generator, random_state, set_random_state
+from surefoot.train.checkpoint import load_checkpoint, save_checkpoint
 from surefoot.train.panel import Panel
 from surefoot.train.predict import predict
 from surefoot.train.tracker import Horizon, Tracker

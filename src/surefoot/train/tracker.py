@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-import torch
 from torch import nn
 
 from surefoot.errors import OptionError
 from surefoot.schema import Moment
+from surefoot.seeding import random_state, set_random_state
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     Args:
         model: The model in training.
     """
-    torch_state, numpy_state, python_state = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    state = random_state()
     modes = [(module, module.training) for module in model.modules()]
     grads = [(parameter, parameter.grad) for parameter in model.parameters()]
     for parameter, _ in grads:
@@ -101,6 +99,4 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
             parameter.grad = grad
         for module, training in modes:
             module.training = training
-        torch.set_rng_state(torch_state)
-        np.random.set_state(numpy_state)
-        random.setstate(python_state)
+        set_random_state(state)
