@@ -100,3 +100,13 @@ def _measures(
     ]
     train = [{"split": "train", "calibrator": None, "metric": key, "value": 0.99} for key in values]
     return [*train, *plain, *scaled, *binned]
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """Everything a run wrote, but for what depends on the clock or the machine."""
+    skipped = {"timing.jsonl", "done.json", ".lock"}
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and file.name not in skipped
+    }

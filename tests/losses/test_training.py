@@ -30,6 +30,7 @@ from surefoot.train import Trainee, fit
 from surefoot.train.eigenbasis import join_basis
 from surefoot.train.schedule import make_schedule
 from tests.losses.cases import NAMES, added, make
+from tests.runs import content
 
 VARIANTS = [
     *NAMES,
@@ -121,16 +122,6 @@ def test_losses_that_need_more_than_logits_go_with_every_optimizer(
 @pytest.mark.parametrize("optimizer", ["sam:m=20", "esam"])
 def test_losses_work_on_parts_of_a_batch(loss: str, optimizer: str, some_fashion: Splits, tmp_path: Path) -> None:
     train(f"{loss} + {optimizer}", some_fashion, tmp_path, epochs=1)
-
-
-def content(path: Path) -> dict[str, bytes]:
-    """Everything a run wrote, but for what depends on the clock or the machine."""
-    skipped = {"timing.jsonl", "done.json", ".lock"}
-    return {
-        str(file.relative_to(path)): file.read_bytes()
-        for file in sorted(path.rglob("*"))
-        if file.is_file() and file.name not in skipped
-    }
 
 
 @pytest.mark.parametrize("loss", VARIANTS)

@@ -21,21 +21,12 @@ from surefoot.records import RunFolder
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import RunSpec
 from surefoot.studies.compare import make_spec
+from tests.runs import content
 
 
 def spec_on(small_npz: Path, method: str, **settings: object) -> RunSpec:
     settings = {"epochs": 3, "batch_size": 16, "model": "cnn:width=2,dropout=0.2", **settings}
     return make_spec(method, data=f"npz:{small_npz}", **settings)  # type: ignore[arg-type]
-
-
-def content(path: Path) -> dict[str, bytes]:
-    """Everything a run wrote, but for what depends on the clock or the machine."""
-    skipped = {"timing.jsonl", "done.json", ".lock"}
-    return {
-        str(file.relative_to(path)): file.read_bytes()
-        for file in sorted(path.rglob("*"))
-        if file.is_file() and file.name not in skipped
-    }
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,16 +17,7 @@ from surefoot.optim._wrapper import Nonfinite, Wrapper, finite
 from surefoot.registry import OPTIMIZERS
 
 if TYPE_CHECKING:
-    from typing import TypedDict
-
     from torch.amp import GradScaler
-
-    class Projection(TypedDict, total=False):
-        """What both optimizers take."""
-
-        k: int
-        r: int
-        nonfinite: Nonfinite
 
 
 Basis = Callable[[Tensor | None], Tensor]  # last basis or None → top eigenvectors (d, k) at the present weights
@@ -69,6 +61,7 @@ class Projected(Wrapper):
         self.model, self.basis, self.k, self.r = model, basis, k, r
         self._u: Tensor | None = None
 
+    @abstractmethod
     def project(self, grads: list[Tensor], u: list[Tensor]) -> None:
         """Change the gradients in place.
 
@@ -76,7 +69,6 @@ class Projected(Wrapper):
             grads: One per parameter.
             u: Each one's rows of the basis, shape ``(numel, k)``.
         """
-        raise NotImplementedError
 
     def own_state(self) -> dict[str, Any]:
         """Give the basis beside what every wrapper remembers."""
@@ -155,7 +147,7 @@ class BulkSGD(Projected):
         base: Makes the step.
         model: Gives the order of the weights in the basis.
         basis: Gives U, the top-k Hessian eigenvectors of the training loss.
-        **projection: ``k``, ``r`` and ``nonfinite``, as in :class:`Projected`.
+        k, r, nonfinite: As in :class:`Projected`.
 
     Example:
         >>> w = nn.Parameter(torch.tensor([1.0, 1.0]))  # L = ½ (w₁² + 10 w₂²): g = (1, 10), top eigenvector e₂
@@ -168,16 +160,6 @@ class BulkSGD(Projected):
 
     Reference: Song, Ahn & Yun 2025, "Does SGD really happen in tiny subspaces?", arXiv:2405.16002.
     """
-
-    def __init__(
-        self,
-        base: Optimizer,
-        model: nn.Module | None = None,
-        *,
-        basis: Basis | None = None,
-        **projection: Unpack[Projection],
-    ) -> None:
-        super().__init__(base, model, basis=basis, **projection)
 
     def project(self, grads: list[Tensor], u: list[Tensor]) -> None:
         """Take U Uᵀ g away."""
@@ -193,20 +175,10 @@ class DomSGD(Projected):
         base: Makes the step.
         model: Gives the order of the weights in the basis.
         basis: Gives U, the top-k Hessian eigenvectors of the training loss.
-        **projection: ``k``, ``r`` and ``nonfinite``, as in :class:`Projected`.
+        k, r, nonfinite: As in :class:`Projected`.
 
     Reference: Song, Ahn & Yun 2025, "Does SGD really happen in tiny subspaces?", arXiv:2405.16002.
     """
-
-    def __init__(
-        self,
-        base: Optimizer,
-        model: nn.Module | None = None,
-        *,
-        basis: Basis | None = None,
-        **projection: Unpack[Projection],
-    ) -> None:
-        super().__init__(base, model, basis=basis, **projection)
 
     def project(self, grads: list[Tensor], u: list[Tensor]) -> None:
         """Put U Uᵀ g in the gradient's place."""
