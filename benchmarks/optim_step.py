@@ -46,6 +46,7 @@ OURS = {
     "surefoot aesam": "aesam",
     "surefoot esam": "esam",
 }
+ALWAYS = ("sgd", "floor", "floor + SGD's step")
 Step = Callable[[], Any]
 
 
@@ -109,13 +110,13 @@ def contestants(build: Callable[[], tuple[Any, Any, Any]], only: list[str] | Non
     """Give, for each contestant, a function that makes one step on a network of its own."""
     made: dict[str, Step] = {}
     for name, factory in [*plain(), *ours(), *peers()]:
-        if only is None or name in ("sgd", "floor") or any(name.startswith(wanted) for wanted in only):
+        if only is None or name in ALWAYS or any(name.startswith(wanted) for wanted in only):
             made[name] = factory(*build())
     return made
 
 
 def plain() -> Iterator[tuple[str, Callable[..., Step]]]:
-    """Plain SGD, two passes without any optimizer, and the two-step loop that most people copy."""
+    """Plain SGD; two passes without, and with, its step; and the two-step loop that most people copy."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -134,6 +135,17 @@ def plain() -> Iterator[tuple[str, Callable[..., Step]]]:
             for _ in range(2):
                 model.zero_grad()
                 cross_entropy(model(x), y).backward()
+
+        return step
+
+    def floor_and_step(model: Any, x: Any, y: Any) -> Step:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def step() -> None:
+            for _ in range(2):
+                optimizer.zero_grad()
+                cross_entropy(model(x), y).backward()
+            optimizer.step()
 
         return step
 
@@ -158,7 +170,7 @@ def plain() -> Iterator[tuple[str, Callable[..., Step]]]:
 
         return step
 
-    yield from [("sgd", sgd), ("floor", floor), ("two-step loop", two_steps)]
+    yield from [("sgd", sgd), ("floor", floor), ("floor + SGD's step", floor_and_step), ("two-step loop", two_steps)]
 
 
 def ours() -> Iterator[tuple[str, Callable[..., Step]]]:

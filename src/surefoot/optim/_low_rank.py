@@ -34,6 +34,10 @@ class Call:
         """Take down how often both have been written to."""
         self.versions = self.inputs._version, self.outputs._version
 
+    def hear(self, grad: Tensor) -> None:
+        """Take in the gradient of the outputs."""
+        self.delta = grad if self.delta is None else self.delta + grad
+
     def check(self) -> None:
         """Refuse inputs that were written to after the clean pass, which a product of later inputs needs."""
         if self.inputs._version != self.versions[0]:
@@ -72,8 +76,14 @@ class Layer:
         converts = torch.is_autocast_enabled(x.device.type) or x.dtype != weight.dtype
         if x.ndim < 2 or not pays or converts or not torch.is_grad_enabled():
             return F.linear(x, weight, bias)
-        apply: Any = _Listening.apply
-        out: Tensor = apply(x, weight, bias, self.calls)
+        if not x.requires_grad and (bias is None or not bias.requires_grad):
+            apply: Any = _Listening.apply
+            out: Tensor = apply(x, weight, bias, self.calls)
+            return out
+        out = F.linear(x, weight.detach(), bias)
+        call = Call(x.detach(), out.detach(), None if bias is None else bias.detach().clone())
+        self.calls.append(call)
+        out.register_hook(call.hear)
         return out
 
     def gather(self) -> float | None:
@@ -105,29 +115,26 @@ class Layer:
             apply: Any = _Reusing.apply
             out: Tensor = apply(x, self.module.weight, self.module.bias, self)
             return out
-        moved = (x @ self.a.mT) @ self.delta
-        return F.linear(x, self.module.weight, self.module.bias).add(moved, alpha=self.scale)
+        plain = F.linear(x, self.module.weight, self.module.bias)
+        if x.ndim == 2:
+            return torch.addmm(plain, x @ self.a.mT, self.delta, alpha=self.scale)
+        return plain.add((x @ self.a.mT) @ self.delta, alpha=self.scale)
 
 
 class _Listening(torch.autograd.Function):
-    """x Wᵀ + b, without a gradient for W."""
+    """x Wᵀ + b where nothing but W has a gradient: a node that hears it, and makes none."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, calls: list[Call]) -> Tensor:
         out = F.linear(x, weight, bias)
-        ctx.save_for_backward(weight)
-        kept = None if bias is None else bias.detach().clone()
-        ctx.call = Call(x.detach(), out.detach(), kept)
+        ctx.call = Call(x.detach(), out.detach(), None if bias is None else bias.detach().clone())
         calls.append(ctx.call)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        (weight,) = ctx.saved_tensors
-        ctx.call.delta = grad if ctx.call.delta is None else ctx.call.delta + grad
-        to_x = grad @ weight if ctx.needs_input_grad[0] else None
-        to_bias = _rows(grad).sum(0) if ctx.needs_input_grad[2] else None
-        return to_x, None, to_bias, None
+        ctx.call.hear(grad)
+        return None, None, None, None
 
 
 class _Reusing(torch.autograd.Function):

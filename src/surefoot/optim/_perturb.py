@@ -59,6 +59,18 @@ def _copy(params: Sequence[Tensor], values: Sequence[Tensor], model: nn.Module |
         reshard(model)
 
 
+def _norms(model: nn.Module) -> list[_NormBase]:
+    """Find the normalisation layers: at every step anew, since modules come and go, so without the cost of names."""
+    found: dict[nn.Module, None] = {model: None}
+    stack = [model]
+    while stack:
+        for child in stack.pop()._modules.values():
+            if child is not None and child not in found:
+                found[child] = None
+                stack.append(child)
+    return [module for module in found if isinstance(module, _NormBase)]
+
+
 @contextmanager
 def holding_statistics(model: nn.Module | None) -> Iterator[None]:
     """Keep running statistics of BatchNorm and its relatives still: they move in the clean pass only.
@@ -66,11 +78,7 @@ def holding_statistics(model: nn.Module | None) -> Iterator[None]:
     Args:
         model: Its normalisation layers are held; None for no model.
     """
-    layers = [
-        module
-        for module in (model.modules() if model is not None else ())
-        if isinstance(module, _NormBase) and module.training and module.track_running_stats
-    ]
+    layers = [] if model is None else [layer for layer in _norms(model) if layer.training and layer.track_running_stats]
     momenta = [module.momentum for module in layers]
     for module in layers:
         if isinstance(module, _InstanceNorm):
