@@ -15,7 +15,7 @@ from surefoot.margins.check import Check
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment, Split
 from surefoot.trackers._base import WATCHED, Probe, Scheduled, check_examples, group_of, logits_of, schedule
-from surefoot.trackers._follow import settle_form
+from surefoot.trackers._follow import settled_form
 from surefoot.train.predict import predict
 from surefoot.train.tracker import Every, Horizon, Tracker
 
@@ -57,12 +57,11 @@ class Certificate(Scheduled):
         x, y, *_ = self._probe(moment)
         model = copy.deepcopy(moment.model).double()
         x = x.double() if x.is_floating_point() else x
-        settle_form(model, x, y)
         evidence = Evidence(
             predict(model, Split(x, y)).double(),
             y.cpu(),
             N_BINS,
-            gn_sharpness=gn_sharpness(model, x, y, tol=1e-6).value,
+            gn_sharpness=gn_sharpness(model, x, y, tol=1e-6, form=settled_form(model, x, y)).value,
             jacobian_norms=jacobian_norms(model, x).cpu(),
         )
         rho = group_of(moment).get("rho") or 0.05
