@@ -138,7 +138,7 @@ class NarrowSearch:
 
     def _start(self, gradient: Tensor) -> Tensor:
         """Add up the last Ritz vectors and the gradient: Lanczos takes them apart again."""
-        start = gradient / gradient.norm().clamp_min(torch.finfo(gradient.dtype).tiny)
+        start: Tensor = gradient / gradient.norm().clamp_min(torch.finfo(gradient.dtype).tiny)
         if self.kept is None or len(self.kept) != len(gradient):
             return start
         mixed: Tensor = self.kept[:, 0] + MIXED * (self.kept[:, 1:].sum(1) + start)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from surefoot.curvature.gauss_newton import GaussNewton
-from surefoot.curvature.lanczos import Krylov, assess
+from surefoot.curvature.lanczos import End, Krylov, assess
 from surefoot.curvature.operator import Operator
 from surefoot.errors import InputError
 
@@ -86,7 +86,8 @@ def search(
     Raises:
         InputError: If the start is not finite.
     """
-    end, caution = ("bottom", BOTTOM) if bottom else ("top", TOP)
+    end: End = "bottom" if bottom else "top"
+    caution = BOTTOM if bottom else TOP
     if not bool(start.any()):  # a saturated model: no gradient, and very likely no curvature
         start, warm = torch.ones_like(start), False
     granted = max(warm_products, caution.warm_floor)
