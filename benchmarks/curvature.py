@@ -5,9 +5,10 @@
 
 Everything runs in one process on one thread, contenders interleaved with gradients: a cost is the contender's seconds
 over the median of the gradients timed right before and after it, so that a busy machine slows both alike. Absolute
-seconds mean nothing here. Products are those with the whole matrix; the narrow ones show in the cost. Contenders: ``curvlinops`` with scipy's ``eigsh`` (if installed), and written out here, in
-the manner of PyHessian, power iteration on a cached gradient graph, and of the edge-of-stability code, ``eigsh`` at
-its default tolerance on products that record the gradient anew.
+seconds mean nothing here. Products are those with the whole matrix; the narrow ones show in the cost. Contenders:
+``curvlinops`` with scipy's ``eigsh`` (if installed), and written out here, in the manner of PyHessian, power iteration
+on a cached gradient graph, and of the edge-of-stability code, ``eigsh`` at its default tolerance on products that
+record the gradient anew.
 
 Images come from ``../shared/data/cifar10.npz`` beside the repository where that exists, else they are Gaussian.
 """

@@ -11,7 +11,7 @@ from torch.nn.functional import linear
 from surefoot.curvature.chain import is_chain, modules_of
 from surefoot.curvature.gauss_newton import GaussNewton
 from surefoot.curvature.hessian import Hessian
-from surefoot.curvature.lanczos import Krylov, assess, error_estimates
+from surefoot.curvature.lanczos import Krylov, assess
 from surefoot.curvature.objective import LossFunction, still
 from surefoot.errors import InputError
 from surefoot.seeding import generator
@@ -24,6 +24,7 @@ MIXED = 0.3  # share of each further vector in a start
 FLOOR = 7  # narrow products before an estimate is believed
 MOST = 40  # narrow products in one search
 ROUNDS = 3  # checks before giving up
+GAP = 0.5  # θ − κ in units of θ, with κ the curvature outside the basis
 STRICTER = 4.0  # the narrow search must be better than the tolerance by this
 
 
@@ -33,7 +34,7 @@ class Narrowly:
 
     Attributes:
         value: A Rayleigh quotient of the whole matrix: never above its top eigenvalue.
-        error: Estimate of the distance, min(r, r² / gap).
+        error: Estimate of the distance: that of the narrow search, and what the directions outside could add.
         residual: r = ‖A v − value · v‖ in the whole space.
         vector: v, a unit vector of the whole space.
         n_products: Products with the whole matrix.
@@ -85,8 +86,10 @@ class NarrowSearch:
     The first layer's part of an eigenvector is :math:`\sum_i \delta_i x_i^\top`, so its rows lie among the leading
     directions of the inputs. With P an orthonormal basis of some of them, the matrix restricted to directions
     :math:`UP^\top` in the first layer is that of a network with few inputs, and a product costs a fraction. What the
-    restriction leaves out shows in one product with the whole matrix: r = ‖Av − θv‖, and the top eigenvalue is above
-    θ by at most r²/gap (Kato and Temple). Where that is too much, the directions of what was left out join P.
+    restriction leaves out shows in one product with the whole matrix, as the part s of Av outside. It lifts the top
+    eigenvalue above θ by about ‖s‖²/(θ − κ), with κ the curvature outside (Kato and Temple), which is small because
+    the leading directions are inside; κ ≤ θ/2 is taken for granted. Where that lift is too much for the tolerance,
+    the directions of s join P.
 
     Args:
         model: A chain that :func:`is_wide` accepts.
@@ -146,16 +149,17 @@ class NarrowSearch:
 
     def _check(self, space: Krylov, operator: GaussNewton | Hessian, rows: Tensor) -> tuple[Narrowly, Tensor]:
         """Put the best Ritz pair before the whole matrix; also give the first layer's image outside the basis."""
-        values, coordinates = space.ritz()
+        _, coordinates = space.ritz()
         self.kept = space.vectors(coordinates[:, -KEPT:].flip(1))
-        theta, _, inner, _ = assess(space, 1, "top")
+        theta, _, inner, errors = assess(space, 1, "top")
         v = self.kept[:, 0]
         width = self.basis.shape[1]
         deltas = operator.at_inputs(v, rows)[:, width:]
         image = deltas.T @ self._entering
         outside = image - (image @ self.basis) @ self.basis.T
-        residual = (inner.square() + outside.double().square().sum().cpu()).sqrt()
-        error = error_estimates(values, torch.tensor([len(values) - 1]), residual)
+        missed = outside.double().square().sum().cpu()
+        residual = (inner.square() + missed).sqrt()
+        error = torch.minimum(errors + missed / (GAP * theta.abs()), residual)
         inside, rest = v[: deltas.shape[1] * width].view(-1, width), v[deltas.shape[1] * width :]
         vector = torch.cat([(inside @ self.basis.T).reshape(-1), rest])
         return Narrowly(theta[0].item(), error[0].item(), residual[0].item(), vector, 0, 0), outside
