@@ -75,7 +75,7 @@ def certify(
         jacobian_norms=jacobian_norms(model, inputs),
     )
     if epsilon is not None:
-        evidence = _with_robust(evidence, model, inputs, epsilon, norm)
+        evidence = with_robust(evidence, model, inputs, epsilon, norm)
     checks = bound_checks(evidence)
     return checks + (step_checks(model, inputs, labels, rho=rho) if rho is not None else [])
 
@@ -86,8 +86,20 @@ def _logits(model: nn.Module, inputs: Tensor) -> Tensor:
     return out
 
 
-def _with_robust(evidence: Evidence, model: nn.Module, inputs: Tensor, epsilon: float, norm: Norm) -> Evidence:
-    """Add the best robust margins there are for this network, and an attack as shifted data."""
+def with_robust(evidence: Evidence, model: nn.Module, inputs: Tensor, epsilon: float, norm: Norm) -> Evidence:
+    """Add the best robust margins there are for this network, and an attack as shifted data.
+
+    Args:
+        evidence: What is known of the model on its inputs.
+        model: A float64 model.
+        inputs: The inputs, in float64.
+        epsilon: Radius of the ball.
+        norm: Its norm.
+
+    Returns:
+        The evidence with robust margins: exact for linear models, certified for perceptrons, else attacked, which
+        are upper bounds and support no certificate.
+    """
     labels = evidence.labels
     attack, shifted = attacked_margin(model, inputs, labels, epsilon=epsilon, norm=norm)
     size = partial(torch.linalg.vector_norm, ord=2 if norm == "l2" else torch.inf, dim=1)

@@ -15,7 +15,7 @@ from surefoot.curvature.logit_gram import LogitGram
 from surefoot.curvature.objective import cross_entropy, mse
 from surefoot.curvature.path import ascent_path, moved
 from surefoot.curvature.preconditioned import adam_diagonal
-from surefoot.curvature.sharpness import Sharpness, gn_sharpness
+from surefoot.curvature.sharpness import Measurement, Sharpness, gn_sharpness
 from surefoot.curvature.thresholds import batch_thresholds, gd_threshold
 from surefoot.errors import InputError, OptionError
 from tests.curvature.problems import NETWORKS, problem
@@ -125,6 +125,14 @@ def test_bracket_is_the_rayleigh_quotient_on_other_examples(network: str) -> Non
     rayleigh = (v @ outside @ v).item()
     assert found.bracket == pytest.approx((found.value, rayleigh, math.sqrt(found.value * rayleigh)), rel=1e-5)
     assert math.isnan(gn_sharpness(model, x, y).bracket[2])
+
+
+@pytest.mark.parametrize(
+    ("value", "held_out", "middle"), [(4.0, 1.0, 2.0), (-4.0, -1.0, -2.0), (-4.0, 1.0, math.nan), (4.0, None, math.nan)]
+)
+def test_the_middle_of_a_bracket_has_the_sign_of_its_ends(value: float, held_out: float | None, middle: float) -> None:
+    found = Measurement(value, 0.0, 0.0, 1, False, 8, held_out)
+    assert found.bracket[2] == pytest.approx(middle, nan_ok=True)
 
 
 def test_logit_space_form_has_the_eigenvalues_and_vectors_of_the_gauss_newton_matrix() -> None:

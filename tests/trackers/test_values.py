@@ -10,6 +10,7 @@ from torch import nn
 
 from surefoot.curvature.gauss_newton import GaussNewton
 from surefoot.curvature.hessian import Hessian
+from surefoot.errors import OptionError
 from surefoot.losses.label_smoothing import LabelSmoothing
 from surefoot.method import parse_method
 from surefoot.optim import build_optimizer
@@ -102,6 +103,18 @@ def test_the_certificate_bounds_the_measured_ece(model: nn.Module, small_splits:
         assert found[f"{split}/certificate_ece"] == pytest.approx(quality[f"{split}/ece"])
         assert found[f"{split}/certificate_ece"] <= found[f"{split}/certificate_bound"]
         assert math.log(found[f"{split}/certificate_bound"]) <= found[f"{split}/certificate_log_bound"]
+
+
+def test_the_certificate_with_a_radius_covers_robust_margins(model: nn.Module, small_splits: Splits) -> None:
+    plain = measured("certificate:probe=30", model, small_splits)
+    found = measured("certificate:probe=30,epsilon=0.1", model, small_splits)
+    assert found["certificate/violated"] == 0
+    robust = set(found) - set(plain)
+    assert any("b_7" in key for key in robust)
+    assert any("b_8" in key for key in robust)
+    assert all(found[key] >= -1e-9 for key in robust)
+    with pytest.raises(OptionError, match="Expected epsilon ≥ 0"):
+        build_trackers(["certificate:epsilon=-1"], HORIZON)
 
 
 def test_the_path_starts_at_the_weights_and_keeps_them(model: nn.Module, small_splits: Splits) -> None:

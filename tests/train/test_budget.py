@@ -104,6 +104,22 @@ def test_what_is_cheap_enough_keeps_its_own_schedule(small_splits: Splits) -> No
     assert steps["a"] == list(range(0, 501, 10))
 
 
+def test_trackers_of_one_group_measure_together(small_splits: Splits) -> None:
+    clock, model = Clock(), nn.Linear(1, 1)
+    pair = [Costly(name, 10, 4.0, clock, 1000) for name in ("a", "b")]
+    for tracker in pair:
+        tracker.group = "logits"  # type: ignore[attr-defined]
+    alone = Costly("c", 10, 4.0, clock, 1000)
+    panel = Panel([pair[0], alone, pair[1]], Horizon(1000, 10), 0.1, clock=clock)
+    spent = 0.0
+    for step in range(1001):
+        clock.now += step > 0
+        list(panel.look(Moment(step, 0, model, small_splits)))
+        spent += panel.take_seconds()
+    assert pair[0].steps == pair[1].steps != alone.steps
+    assert 70 <= spent <= 130
+
+
 def test_a_night_in_between_changes_nothing(small_splits: Splits) -> None:
     plans = [("a", 10, 4.0), ("b", 100, 12.0)]
     share, steps = simulate(small_splits, 1000, 0.1, *plans, restart_at=500)

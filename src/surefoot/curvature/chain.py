@@ -36,10 +36,11 @@ class Layer:
         return cotangent if self.slope is None else cotangent * self.slope
 
 
-def _modules(model: nn.Module) -> Iterator[nn.Module]:
+def modules_of(model: nn.Module) -> Iterator[nn.Module]:
+    """Give the modules of nested sequences in the order in which they act."""
     if isinstance(model, nn.Sequential):
         for child in model:
-            yield from _modules(child)
+            yield from modules_of(child)
     else:
         yield model
 
@@ -57,7 +58,7 @@ def is_chain(model: nn.Module) -> bool:
         >>> is_chain(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2))), is_chain(nn.Conv2d(1, 1, 1))
         (True, False)
     """
-    modules = list(_modules(model))
+    modules = list(modules_of(model))
     linears = [m for m in modules if isinstance(m, nn.Linear)]
     own = [p for linear in linears for p in linear.parameters()]
     flat_first = all(not isinstance(m, nn.Flatten) or (i == 0 and m.start_dim == 1) for i, m in enumerate(modules))
@@ -107,7 +108,7 @@ def layers(model: nn.Module, inputs: Tensor, *, bends: bool = False) -> tuple[Te
     found: list[Layer] = []
     hidden = inputs
     with still(model), torch.no_grad():
-        for module in _modules(model):
+        for module in modules_of(model):
             if isinstance(module, nn.Linear):
                 found.append(Layer(module, hidden))
                 hidden = module(hidden)

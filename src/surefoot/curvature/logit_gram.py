@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from surefoot.curvature.chain import backward, forward, is_chain, layers, pull, row_gram
+from surefoot.curvature.logit_hessian import softmax_product
 from surefoot.curvature.objective import LossFunction, cross_entropy, mse
 from surefoot.curvature.operator import Operator
 from surefoot.errors import InputError
@@ -33,7 +35,6 @@ class LogitGram(Operator):
         InputError: If the model is no chain, or the loss another one.
 
     Example:
-        >>> import torch
         >>> model = nn.Linear(2, 2, bias=False)
         >>> _ = nn.init.zeros_(model.weight)
         >>> matrix = LogitGram(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0])).dense()
@@ -93,6 +94,40 @@ class LogitGram(Operator):
         v = pull(self._model, self._layers, self.root(u.view(self._n, -1)))
         unit: Tensor = v / v.norm()
         return unit
+
+    def cross(self, others: Tensor) -> Tensor:
+        """Give the inner products of other inputs with the probe's, as the first layer sees them, ``(m, n)``."""
+        entering = layers(self._model, others)[1][0].inputs
+        return entering @ self._layers[0].inputs.T
+
+    def rayleigh(self, u: Tensor, value: float, others: Tensor, cross: Tensor) -> float:
+        r"""Give :math:`v^\top A v / v^\top v` on other examples, with v = Jᵀ S u never formed.
+
+        J of the others times Jᵀ of the probe is, layer by layer, the inner products of what enters both times the
+        cotangents that arrive; and v·v = n λ u·u.
+
+        Args:
+            u: An eigenvector here.
+            value: Its eigenvalue λ.
+            others: The other inputs, shape ``(m, *shape)``.
+            cross: What :meth:`cross` gave for them.
+
+        Returns:
+            The quotient.
+        """
+        logits, found = layers(self._model, others)
+        moves = []
+        deltas = backward(self._layers, self.root(u.view(self._n, -1)))
+        for index, (here, there, delta) in enumerate(zip(found, self._layers, deltas, strict=True)):
+            inner = torch.zeros(len(others), self._n, dtype=u.dtype, device=u.device)
+            if here.linear.weight.requires_grad:
+                inner = inner + (cross if index == 0 else here.inputs @ there.inputs.T)
+            if here.linear.bias is not None and here.linear.bias.requires_grad:
+                inner = inner + 1
+            moves.append(inner @ delta)
+        moved = forward(found, moves)
+        pushed = moved * 2 / logits.shape[1] if self._roots is None else softmax_product(logits.softmax(-1), moved)
+        return ((moved * pushed).sum() / len(others) / (self._n * value * u.square().sum())).item()
 
     def start(self, labels: Tensor) -> Tensor:
         """Give a first vector for Lanczos: the residuals p − y of the examples, which pull back to the gradient.

@@ -5,45 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from surefoot.curvature.chain import is_chain
-from surefoot.curvature.gauss_newton import GaussNewton
+from surefoot.curvature.gauss_newton import Form, GaussNewton
 from surefoot.curvature.hessian import Hessian
-from surefoot.curvature.lanczos import End, Krylov, assess
 from surefoot.curvature.logit_gram import LogitGram
+from surefoot.curvature.narrow import NarrowSearch, is_wide
 from surefoot.curvature.objective import LossFunction, cross_entropy, mse
 from surefoot.curvature.operator import Operator
 from surefoot.curvature.preconditioned import Preconditioned
-from surefoot.errors import InputError, OptionError
+from surefoot.curvature.search import TOP, Found, search
+from surefoot.errors import OptionError
 
 Kind = Literal["gn", "kappa_max", "kappa_min"]
 GRAM_ROWS = 2000  # above it, products in weight space are cheaper than in logit space
+FINEST = 1e-4  # below this tolerance the narrow search needs too many directions
 MIXED = 0.05  # share of the gradient in a warm start: an eigenvector that took over is then not missed
-
-
-@dataclass(frozen=True)
-class _Caution:
-    """How far to trust Lanczos's estimates at one end of the spectrum; measured on training runs.
-
-    Attributes:
-        warm_floor: Products before a warm estimate can be believed.
-        cold_floor: Products before a cold one can.
-        stricter: A warm estimate must be better than the tolerance by this.
-        safety: An estimate times this covers the truth in at least 95 % of cases.
-    """
-
-    warm_floor: int
-    cold_floor: int
-    stricter: float
-    safety: float
-
-
-TOP = _Caution(warm_floor=3, cold_floor=6, stricter=2.0, safety=4.0)
-BOTTOM = _Caution(warm_floor=6, cold_floor=12, stricter=4.0, safety=16.0)  # the edge of a bulk: neighbours are near
 
 
 @dataclass(frozen=True)
@@ -54,10 +35,11 @@ class Measurement:
         value: The eigenvalue on the probe itself: λ_max, κ_max or κ_min.
         error: Estimated |value − exact| on the probe, made to cover in at least 95 % of cases.
         residual: ‖A v − value · v‖.
-        n_products: Products spent.
+        n_products: Products with the whole matrix.
         warm: Whether the last eigenvector was good enough to start from.
         n_examples: Size of the probe. Its bias is far larger than ``error``: see ``bracket``.
         held_out: Rayleigh quotient of the found vector on other examples, or None where none were given.
+        n_narrow: Products with a narrow matrix, each a fraction of the price: see ``NarrowSearch``.
     """
 
     value: float
@@ -67,29 +49,19 @@ class Measurement:
     warm: bool
     n_examples: int
     held_out: float | None = None
+    n_narrow: int = 0
 
     @property
     def bracket(self) -> tuple[float, float, float]:
         """In-sample value, held-out Rayleigh quotient, and their geometric mean (NaN where it does not exist).
 
-        The first overstates the value of the whole data set, the second understates it.
+        The first overstates the value of the whole data set, the second understates it. The mean of two negative
+        ones is negative; of two of opposite signs there is none.
         """
         other = math.nan if self.held_out is None else self.held_out
         product = self.value * other
-        return self.value, other, math.sqrt(product) if product > 0 else math.nan
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What a search gives; ``pushed`` is H_z J v of the found vector, in logit space."""
-
-    value: float
-    error: float
-    residual: float
-    vector: Tensor
-    pushed: Tensor | None
-    n_products: int
-    warm: bool
+        middle = math.copysign(math.sqrt(product), self.value) if product > 0 else math.nan
+        return self.value, other, middle
 
 
 class Sharpness:
@@ -97,14 +69,17 @@ class Sharpness:
 
     A measurement starts from the last eigenvector with a little gradient mixed in. If ``warm_products`` products do
     not bring the error estimate under the tolerance, the eigenvector has turned: the gradient joins the space, and
-    the search goes on as a cold one, without losing what was found.
+    the search goes on as a cold one, without losing what was found. The top of a perceptron with wide inputs is
+    found by :class:`~surefoot.curvature.narrow.NarrowSearch` instead, and only where that fails as above.
 
     Args:
         kind: ``gn`` for λ_max of the Gauss–Newton matrix, ``kappa_max`` and ``kappa_min`` for the Hessian.
         tol: Relative error to reach.
         warm_products: Products granted to a warm start.
         loss: One value per example, or ``LossTerms``.
-        chunk: Rows per chunk in weight space.
+        chunk: Rows per chunk in weight space; rules the narrow search out, which keeps all rows at once.
+        form: How Gauss–Newton products are made; ``auto`` lets a stopwatch decide, so the last bits may differ
+            between two processes.
         precondition: Gives the diagonal of the optimizer's preconditioner; only for the Hessian's kinds.
         max_products: Stop here in any case.
 
@@ -125,6 +100,7 @@ class Sharpness:
         warm_products: int = 4,
         loss: LossFunction = cross_entropy,
         chunk: int | None = None,
+        form: Form = "auto",
         precondition: Callable[[nn.Module], Tensor] | None = None,
         max_products: int = 100,
     ) -> None:
@@ -134,9 +110,13 @@ class Sharpness:
             )
         self.kind, self.tol, self.warm_products = kind, tol, warm_products
         self._loss, self._chunk, self._precondition, self._max = loss, chunk, precondition, max_products
+        self._form: Form = form
         self._probe: Tensor | None = None
         self._input_gram: Tensor | None = None
+        self._cross: tuple[Tensor, Tensor] | None = None  # held-out inputs, and their products with the probe's
         self._logit_vector: Tensor | None = None  # what pulls back to the last eigenvector; belongs to the probe
+        self._narrow: NarrowSearch | None = None
+        self._restored: dict[str, Any] | None = None
         self.vector: Tensor | None = None
 
     def measure(
@@ -153,20 +133,71 @@ class Sharpness:
 
         Returns:
             Value, error, cost and, with ``held_out``, the bracket. Afterwards ``self.vector`` is the unit
-            eigenvector in the weights; in the logit-space form only where ``held_out`` was given.
+            eigenvector in the weights; None in the logit-space form, which never makes it.
         """
-        same = self._probe is inputs
-        operator, start, warm = self._prepare(model, inputs, labels, same=same)
-        found = self._search(operator, start, warm=warm)
-        self._probe = inputs
-        if isinstance(operator, LogitGram):
-            self.vector = operator.to_weights(found.vector) if held_out is not None else None
-            self._logit_vector = found.vector
-        else:
-            self.vector, self._logit_vector = found.vector, found.pushed
-        rayleigh = None if held_out is None or self.vector is None else self._rayleigh(model, self.vector, *held_out)
+        same = self._probe is inputs or self._restored is not None
+        if not same:
+            self._input_gram = self._cross = self._narrow = None
+        found = self._find_narrowly(model, inputs, labels)
+        operator: Operator | None = None
+        if found is None:
+            operator, start, warm = self._prepare(model, inputs, labels, same=same)
+            found = search(
+                operator,
+                start,
+                bottom=self.kind == "kappa_min",
+                tol=self.tol,
+                warm=warm,
+                warm_products=self.warm_products,
+                max_products=self._max,
+            )
+        self._probe, self._restored = inputs, None
+        in_logits = isinstance(operator, LogitGram)
+        self.vector, self._logit_vector = (None, found.vector) if in_logits else (found.vector, found.pushed)
+        rayleigh = None if held_out is None else self._rayleigh(model, operator, found, held_out)
         return Measurement(
-            found.value, found.error, found.residual, found.n_products, found.warm, len(labels), rayleigh
+            found.value,
+            found.error,
+            found.residual,
+            found.n_products,
+            found.warm,
+            len(labels),
+            rayleigh,
+            found.n_narrow,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give what the next search starts from: vectors, and the directions of a narrow search."""
+        if self._restored is not None:
+            return self._restored
+        vector = None if self._logit_vector is not None else self.vector
+        narrow = None if self._narrow is None else self._narrow.state_dict()
+        return {"vector": vector, "logit_vector": self._logit_vector, "narrow": narrow}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what :meth:`state_dict` gave; the next probe must be the same examples."""
+        self._restored = dict(state)
+        self.vector, self._logit_vector = state["vector"], state["logit_vector"]
+
+    def _find_narrowly(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Found | None:
+        """Find the top of a wide perceptron; None for another network or where directions do not suffice."""
+        gauss_newton = self.kind == "gn"
+        small = gauss_newton and len(labels) <= GRAM_ROWS  # the logit-space form is cheaper still
+        if small or self.kind == "kappa_min" or self._precondition is not None or self._chunk is not None:
+            return None
+        if self.tol < FINEST or not is_wide(model, inputs):
+            return None
+        if self._narrow is None:
+            self._narrow = NarrowSearch(model, inputs)
+            if self._restored is not None and self._restored["narrow"] is not None:
+                self._narrow.load_state_dict(self._restored["narrow"])
+        warm = self._narrow.kept is not None
+        found = self._narrow.find(model, labels, gauss_newton=gauss_newton, loss=self._loss, tol=self.tol)
+        if found is None:
+            return None
+        error = min(TOP.safety * found.error, found.residual)
+        return Found(
+            found.value, error, found.residual, found.vector, None, found.n_products, warm, n_narrow=found.n_narrow
         )
 
     def _prepare(
@@ -177,7 +208,7 @@ class Sharpness:
             return self._prepare_hessian(model, inputs, labels)
         last = self._logit_vector if same else None
         if len(labels) <= GRAM_ROWS and self._loss in (cross_entropy, mse) and is_chain(model):
-            if self._input_gram is None or not same:
+            if self._input_gram is None:
                 self._input_gram = inputs.flatten(1) @ inputs.flatten(1).T
             gram = LogitGram(model, inputs, labels, loss=self._loss, input_gram=self._input_gram)
             warm = last is not None and last.shape == gram.shape[:1]
@@ -185,7 +216,14 @@ class Sharpness:
         warm = last is not None and last.shape[0] == len(labels)
         share = MIXED if warm else 1.0
         matrix = GaussNewton(
-            model, inputs, labels, loss=self._loss, chunk=self._chunk, cotangent=last if warm else None, gradient=share
+            model,
+            inputs,
+            labels,
+            loss=self._loss,
+            chunk=self._chunk,
+            form=self._form,
+            cotangent=last if warm else None,
+            gradient=share,
         )
         start = matrix.pulled if matrix.pulled is not None else torch.zeros(0)
         if not warm and self.vector is not None and self.vector.shape == start.shape:
@@ -202,47 +240,25 @@ class Sharpness:
         warm = self.vector is not None and self.vector.shape == gradient.shape
         return operator, _mix(self.vector if warm else None, gradient), warm
 
-    def _search(self, operator: Operator, start: Tensor, *, warm: bool) -> _Found:
-        """Grow the space until the estimate is good enough; a warm start that fails goes on as a cold one."""
-        end: End = "bottom" if self.kind == "kappa_min" else "top"
-        caution = BOTTOM if end == "bottom" else TOP
-        if not bool(start.any()):  # a saturated model: no gradient, and very likely no curvature
-            start, warm = torch.ones_like(start), False
-        space = Krylov(operator, start, self._max)
-        pushed: list[Tensor] = []
-        turned = False
-        while space.grow():
-            if isinstance(operator, GaussNewton) and operator.pushed is not None:
-                pushed.append(operator.pushed)
-            theta, c, residuals, errors = assess(space, 1, end)
-            aim = self.tol * space.scale(theta, end)[0] / (caution.stricter if warm else 1.0)
-            floor = caution.warm_floor if warm or turned else caution.cold_floor
-            if bool(errors[0] <= aim) and space.size >= floor:
-                break
-            turned = turned or (warm and space.size >= max(self.warm_products, caution.warm_floor))
-            warm = warm and space.size < max(self.warm_products, caution.warm_floor)
-        if space.size == 0:
-            raise InputError("Expected a finite gradient, but it is not. Check whether training has diverged.")
-        push = torch.stack(pushed, dim=-1) @ c[:, 0].to(pushed[0]) if pushed else None
-        return _Found(
-            theta[0].item(),
-            min(caution.safety * errors[0].item(), residuals[0].item()),
-            residuals[0].item(),
-            space.vectors(c)[:, 0],
-            push,
-            space.size,
-            warm,
-        )
-
-    def _rayleigh(self, model: nn.Module, v: Tensor, inputs: Tensor, labels: Tensor) -> float:
+    def _rayleigh(
+        self, model: nn.Module, operator: Operator | None, found: Found, held_out: tuple[Tensor, Tensor]
+    ) -> float:
         """vᵀ A v / vᵀ v on other examples."""
+        inputs, labels = held_out
+        if isinstance(operator, LogitGram):
+            if self._cross is None or self._cross[0] is not inputs:
+                self._cross = inputs, operator.cross(inputs)
+            return operator.rayleigh(found.vector, found.value, inputs, self._cross[1])
+        v = found.vector
         if self.kind == "gn":
-            operator: Operator = GaussNewton(model, inputs, labels, loss=self._loss, chunk=self._chunk, cache=False)
+            other: Operator = GaussNewton(
+                model, inputs, labels, loss=self._loss, chunk=self._chunk, cache=False, form=self._form
+            )
         else:
-            operator = Hessian(model, inputs, labels, loss=self._loss, chunk=self._chunk)
+            other = Hessian(model, inputs, labels, loss=self._loss, chunk=self._chunk)
             if self._precondition is not None:
-                operator = Preconditioned(operator, self._precondition(model))
-        return ((v @ (operator @ v)) / v.square().sum()).item()
+                other = Preconditioned(other, self._precondition(model))
+        return ((v @ (other @ v)) / v.square().sum()).item()
 
 
 def _mix(last: Tensor | None, gradient: Tensor) -> Tensor:
@@ -262,6 +278,7 @@ def gn_sharpness(
     loss: LossFunction = cross_entropy,
     tol: float = 1e-3,
     chunk: int | None = None,
+    form: Form = "auto",
     held_out: tuple[Tensor, Tensor] | None = None,
 ) -> Measurement:
     r"""Measure λ_max of the Gauss–Newton matrix once, cold.
@@ -273,6 +290,7 @@ def gn_sharpness(
         loss: One value per example, or ``LossTerms``.
         tol: Relative error to reach.
         chunk: Rows per chunk.
+        form: How Gauss–Newton products are made.
         held_out: Other examples for the bracket.
 
     Returns:
@@ -284,5 +302,5 @@ def gn_sharpness(
         >>> round(gn_sharpness(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0])).value, 4)  # 5 · 2 · 0.21
         2.1
     """
-    follow = Sharpness("gn", tol=tol, loss=loss, chunk=chunk)
+    follow = Sharpness("gn", tol=tol, loss=loss, chunk=chunk, form=form)
     return follow.measure(model, inputs, labels, held_out=held_out)

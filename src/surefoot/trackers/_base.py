@@ -26,12 +26,28 @@ class Scheduled:
         name: What ``surefoot list`` calls it.
         due: Says whether to measure after so many steps.
         price: About how many examples' gradients one measurement costs: what a budget goes by until it knows better.
+        group: Trackers of one group share their work and, under a budget, measure together; by default its own name.
     """
 
-    def __init__(self, name: str, due: Callable[[int], bool], price: float = 0.0) -> None:
+    def __init__(self, name: str, due: Callable[[int], bool], price: float = 0.0, group: str | None = None) -> None:
         self.name = name
         self.due = due
         self.price = price
+        self.group = name if group is None else group
+
+
+class OnLogits(Scheduled):
+    """A tracker that needs logits of train and test alone; abstract.
+
+    Args:
+        name: What ``surefoot list`` calls it.
+        due: Says whether to measure after so many steps.
+        examples: How many of each split, at most.
+    """
+
+    def __init__(self, name: str, due: Callable[[int], bool], examples: int) -> None:
+        super().__init__(name, due, price=examples / 2, group=f"logits/{examples}")
+        self.examples = check_examples(examples)
 
 
 def schedule(horizon: Horizon, every: int | None) -> Every:

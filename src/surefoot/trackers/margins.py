@@ -8,18 +8,14 @@ from surefoot.margins.margin import true_margin
 from surefoot.margins.moments import moments
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
-from surefoot.trackers._base import WATCHED, Scheduled, check_examples, logits_of, schedule
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.trackers._base import WATCHED, OnLogits, logits_of, schedule
+from surefoot.train.tracker import Horizon, Tracker
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "median": 0.5, "q90": 0.9}
 
 
-class Margins(Scheduled):
+class Margins(OnLogits):
     """Quantiles of the true margin, the smallest one γ, log Q = log mean e^{−m}, and the share that is ≤ 0."""
-
-    def __init__(self, due: Every, examples: int) -> None:
-        super().__init__("margins", due, price=examples / 2)
-        self.examples = check_examples(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Evaluate both splits."""
@@ -41,4 +37,4 @@ class Margins(Scheduled):
 @TRACKERS.register("margins", preset="cheap")
 def margins(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
     """Quantiles of the true margin, its exponential moment Q and the share ≤ 0, on train and test."""
-    return Margins(schedule(horizon, every), examples)
+    return Margins("margins", schedule(horizon, every), examples)

@@ -6,16 +6,12 @@ import torch
 
 from surefoot.registry import TRACKERS
 from surefoot.schema import LossTerms, Moment
-from surefoot.trackers._base import WATCHED, Scheduled, check_examples, logits_of, schedule
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.trackers._base import WATCHED, OnLogits, logits_of, schedule
+from surefoot.train.tracker import Horizon, Tracker
 
 
-class Objective(Scheduled):
+class Objective(OnLogits):
     """The run's own loss, as far as logits and labels determine it, on the first examples of train and test."""
-
-    def __init__(self, due: Every, examples: int) -> None:
-        super().__init__("objective", due, price=examples / 2)
-        self.examples = check_examples(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Evaluate both splits; nothing where the loop did not say what it trains."""
@@ -35,4 +31,4 @@ class Objective(Scheduled):
 @TRACKERS.register("objective", preset="cheap")
 def objective(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
     """The loss that is trained, on train and test, at every epoch's end."""
-    return Objective(schedule(horizon, every), examples)
+    return Objective("objective", schedule(horizon, every), examples)

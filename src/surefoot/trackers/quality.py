@@ -8,18 +8,14 @@ from surefoot.metrics.kce import kce
 from surefoot.metrics.nll import nll
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
-from surefoot.trackers._base import WATCHED, Scheduled, check_examples, logits_of, schedule
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.trackers._base import WATCHED, OnLogits, logits_of, schedule
+from surefoot.train.tracker import Horizon, Tracker
 
 METRICS = (("loss", nll), ("accuracy", accuracy), ("ece", ece), ("kce", kce))
 
 
-class Quality(Scheduled):
+class Quality(OnLogits):
     """Cross-entropy (that is, NLL), accuracy, ECE and KCE on the first examples of the train and the test split."""
-
-    def __init__(self, due: Every, examples: int) -> None:
-        super().__init__("quality", due, price=examples / 2)
-        self.examples = check_examples(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Evaluate both splits."""
@@ -34,4 +30,4 @@ class Quality(Scheduled):
 @TRACKERS.register("quality", preset="cheap")
 def quality(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
     """Cross-entropy, accuracy, ECE and KCE on train and test, at every epoch's end, on the first examples of each."""
-    return Quality(schedule(horizon, every), examples)
+    return Quality("quality", schedule(horizon, every), examples)

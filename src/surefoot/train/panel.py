@@ -38,7 +38,8 @@ class Panel:
         self._clock = clock
         self._seconds = 0.0
         self._left = clock()  # when the last look ended: what comes after it is training
-        prices = {tracker.name: float(getattr(tracker, "price", 0.0)) for tracker in trackers}
+        groups = {_group(tracker) for tracker in trackers}
+        prices = {group: max(_price(tracker) for tracker in trackers if _group(tracker) == group) for group in groups}
         batch_size = horizon.batch_size if horizon else 128
         self._budget = None if budget is None else Budget(budget, prices, self._end, batch_size)
 
@@ -54,19 +55,24 @@ class Panel:
         """
         if self._budget is not None:
             self._budget.trained(moment.step, self._clock() - self._left)
-        due = [tracker for tracker in self.trackers if everything or tracker.due(moment.step)]
+        due: dict[str, list[Tracker]] = {}
+        for tracker in self.trackers:
+            if everything or tracker.due(moment.step):
+                due.setdefault(_group(tracker), []).append(tracker)
         if self._budget is not None:
-            due = [tracker for tracker in due if self._budget.counts_for(tracker.name, moment.step)]
-        for tracker in due:
-            if self._budget is None or self._budget.allows(tracker.name, moment.step):
-                start = self._clock()
-                values = _measure(tracker, moment)
-                spent = self._clock() - start
+            due = {group: members for group, members in due.items() if self._budget.counts_for(group, moment.step)}
+        for group, members in due.items():
+            if self._budget is None or self._budget.allows(group, moment.step):
+                spent = 0.0
+                for tracker in members:
+                    start = self._clock()
+                    values = _measure(tracker, moment)
+                    spent += self._clock() - start
+                    if values:
+                        yield tracker.name, values
                 self._seconds += spent
                 if self._budget is not None:
-                    self._budget.spend(tracker.name, spent)
-                if values:
-                    yield tracker.name, values
+                    self._budget.spend(group, spent)
         self._left = self._clock()
 
     def take_seconds(self) -> float:
@@ -87,6 +93,16 @@ class Panel:
         if self._budget is not None and state["budget"] is not None:
             self._budget.load_state_dict(state["budget"])
         self._left = self._clock()
+
+
+def _group(tracker: Tracker) -> str:
+    """Say with whom a tracker shares its work; a budget lets all of them measure, or none."""
+    return str(getattr(tracker, "group", tracker.name))
+
+
+def _price(tracker: Tracker) -> float:
+    """Say what a measurement costs at a guess; what a group shares is paid once, so its price is the dearest one's."""
+    return float(getattr(tracker, "price", 0.0))
 
 
 def _measure(tracker: Tracker, moment: Moment) -> Values:

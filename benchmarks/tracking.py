@@ -1,0 +1,68 @@
+"""What watching a training costs, without a budget and with one.
+
+    python benchmarks/tracking.py                             four networks, one fresh seed each (minutes on one core)
+    python benchmarks/tracking.py --models mlp cnn --seeds 3  some of them, more seeds
+
+Every network trains on the embedded clothes with the ``standard`` preset. A cost is the trackers' seconds over those of
+the training between them, in the same process, so that a busy machine slows both alike. Target under a budget of 10 %:
+7 to 13 %, on any network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import torch
+
+from surefoot.experiment import run
+from surefoot.schema import Tracking
+from surefoot.studies.compare import make_spec
+from surefoot.trackers import read_track
+
+MODELS = {  # network, epochs: each long enough that one look is a small part of it
+    "mlp": ("mlp", 60),
+    "cnn": ("cnn", 8),
+    "resnet8": ("resnet8", 2),
+    "vit": ("vit_tiny:width=32,depth=2", 4),
+}
+SLACK = 0.03
+
+
+def share(name: str, seed: int, budget: float | None, track: str, folder: Path) -> tuple[float, int]:
+    """Train once and give the trackers' share of the training time, and how many measurements there were."""
+    model, epochs = MODELS[name]
+    spec = make_spec("sgd", model=model, epochs=epochs, seed=seed)
+    done = run(spec, folder / f"{name}-{seed}-{budget}", tracking=Tracking(read_track(track), budget))
+    summary = done.done()
+    if summary is None:
+        raise SystemExit(f"Expected the run of {name} to finish, but it did not. Look into {done}.")
+    n_measured = sum("tracker" in record for record in done.steps())
+    return summary["tracking_seconds"] / summary["seconds"], n_measured
+
+
+def main() -> None:
+    """Train every network with the budget, and once without."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=1000)
+    parser.add_argument("--budget", type=float, default=0.1)
+    parser.add_argument("--track", default="standard")
+    parser.add_argument("--without", action="store_true", help="also measure the cost without a budget")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.models:
+            for seed in range(args.first_seed, args.first_seed + args.seeds):
+                spent, n = share(name, seed, args.budget, args.track, Path(folder))
+                verdict = "met" if abs(spent - args.budget) <= SLACK else "missed"
+                print(f"{name:8} seed {seed}: {spent:6.1%} of training, {n} measurements; target {verdict}", flush=True)
+            if args.without:
+                spent, n = share(name, args.first_seed, None, args.track, Path(folder))
+                print(f"{name:8} without a budget: {spent:6.1%} of training, {n} measurements", flush=True)
+
+
+if __name__ == "__main__":
+    main()
