@@ -158,7 +158,7 @@ def test_isotonic_is_that_of_scikit_learn(decimals: int) -> None:
 
 
 def test_isotonic_of_scores_many_orders_of_magnitude_apart() -> None:
-    """scikit-learn takes scores less than 1e-15 apart for equal, so here the textbook's max-min formula is the oracle."""
+    """scikit-learn takes scores less than 1e-15 apart for equal, so the max-min formula is the oracle."""
     rng = np.random.default_rng(0)
     scores, positive = np.exp(-700 * rng.random(60)), rng.random(60) < 0.3
     order = scores.argsort()
