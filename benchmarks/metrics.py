@@ -6,7 +6,8 @@ times mean little, their ratios more. Values are compared as well; a contest who
     python benchmarks/metrics.py                 # everything, a few minutes
     python benchmarks/metrics.py --quick         # smaller arrays, under a minute
     python benchmarks/metrics.py --json out.json
-    python benchmarks/metrics.py --coverage 400  # how often intervals of ECE hold the truth
+    python benchmarks/metrics.py --coverage 400  # how often intervals hold the truth
+    python benchmarks/metrics.py --only isotonic --threads 2
 
 netcal takes part where it is installed (``pip install netcal``); it is not among the project's own dependencies,
 because it brings pyro and gpytorch with it.
@@ -39,14 +40,47 @@ from surefoot.calibrators.isotonic import rising_curve
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics import from_logits, top_label
 from surefoot.metrics._binning import bin_sums
-from surefoot.metrics.bootstrap import bootstrap, bootstrap_sums
+from surefoot.metrics.bootstrap import bootstrap, bootstrap_sums, paired_bootstrap
 from surefoot.metrics.classwise_ece import classwise_ece
 from surefoot.metrics.ece import ece
 from surefoot.metrics.kce import squared_kce
 from surefoot.metrics.skce import skce
+from surefoot.registry import METRICS
 from surefoot.schema import Predictions
 
 Run = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a contest has to reach: a ratio to a competitor, or a time of our own."""
+
+    start: str
+    """How the contest's name begins."""
+    competitor: str
+    least: float = 0.0
+    """The competitor's time by ours, at least."""
+    most_seconds: float = math.inf
+
+    def met(self, row: Row) -> bool:
+        """Say whether a row reaches it."""
+        return row.ratio >= self.least and row.seconds <= self.most_seconds
+
+    def __str__(self) -> str:
+        """Say it shortly."""
+        return f"≥ {self.least:.2f} ×" if self.least else f"≤ {1000 * self.most_seconds:,.0f} ms"
+
+
+TARGETS = (
+    Target("ECE from probabilities", "floor: probs.max(1)", least=1 / 1.3),
+    Target("ECE from logits", "floor: softmax + max", least=1.0),
+    Target("classwise ECE", "torchmetrics, class by class", least=30),
+    Target("temperature fit", "scikit-learn", least=10),
+    Target("isotonic", "scikit-learn", least=7),
+    Target("squared KCE, 1,000,000", "surefoot", most_seconds=1.0),
+    Target("1,000 bootstrap resamples", "surefoot", most_seconds=0.2),
+    *(Target("", peer, least=1.0) for peer in ("torchmetrics", "netcal", "all pairs in memory")),
+)
 
 
 @dataclass(frozen=True)
@@ -215,6 +249,42 @@ def coverage(simulations: int) -> None:
     Console(width=120).print(table)
 
 
+MEANS = ("accuracy", "confidence_gap", "nll", "brier", "entropy")
+RANKS = ("misclassification_auroc", "aurc")
+ERRORS = ("ada_ece", "kce", "debiased_ece", "rms_ce")
+
+
+def coverage_of_others(simulations: int, n: int = 1000, n_resamples: int = 1000) -> None:
+    """Print how often default 95 % intervals of other metrics, and of paired differences, hold the truth."""
+    table = Table("metric", "calibrated", "sharpened by 1.5", "sharpened by 2", title=f"default intervals, n = {n:,}")
+    for name in (*MEANS, *RANKS, *ERRORS):
+        shares = [_share_held(name, (sharpen,), simulations, n, n_resamples) for sharpen in (1.0, 1.5, 2.0)]
+        table.add_row(name, *(f"{100 * share:.1f} %" for share in shares))
+    Console(width=120).print(table)
+    table = Table("A − B of", "1.5 and 1", "2 and 1.5", title=f"paired intervals, A and B sharpened, n = {n:,}")
+    for name in ("ece", *MEANS[1:], *RANKS, *ERRORS):
+        shares = [_share_held(name, pair, simulations, n, n_resamples) for pair in ((1.5, 1.0), (2.0, 1.5))]
+        table.add_row(name, *(f"{100 * share:.1f} %" for share in shares))
+    Console(width=120).print(table)
+
+
+def _share_held(name: str, sharpens: tuple[float, ...], simulations: int, n: int, n_resamples: int) -> float:
+    """Give the share of intervals that hold the truth, of one prediction or of the difference of two."""
+    truths = []
+    for sharpen in sharpens:
+        calibrated = sharpen == 1 and name in ("ece", *ERRORS)
+        truths.append(0.0 if calibrated else METRICS[name].build(*drawn(300_000, sharpen, seed=10**6)).item())
+    truth = truths[0] - sum(truths[1:])
+    held = 0
+    for seed in range(simulations):
+        made = [drawn(n, sharpen, seed) for sharpen in sharpens]
+        labels = made[0][1]
+        run = bootstrap if len(made) == 1 else paired_bootstrap
+        interval = run(name, *(probs for probs, _ in made), labels, n_resamples=n_resamples)
+        held += interval.low - 1e-12 <= truth <= interval.high + 1e-12
+    return held / simulations
+
+
 def drawn(n: int, sharpen: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw labels from softmax(z) and predict softmax(sharpen · z): calibrated where sharpen is 1."""
     source = torch.Generator().manual_seed(seed)
@@ -225,14 +295,29 @@ def drawn(n: int, sharpen: float, seed: int) -> tuple[torch.Tensor, torch.Tensor
 
 def show(rows: list[Row]) -> None:
     """Print the table."""
-    table = Table("contest", "competitor", "ms", "× ours", "value − ours")
+    title = f"{torch.get_num_threads()} thread(s)"
+    table = Table("contest", "competitor", "ms", "× ours", "value − ours", "target", "", title=title)
     last = ""
     for row in rows:
+        goals = (each for each in TARGETS if row.contest.startswith(each.start) and row.competitor == each.competitor)
+        target = next(goals, None)
+        goal = (str(target), "met" if target.met(row) else "MISSED") if target else ("", "")
         difference = "" if row.competitor == "surefoot" or row.difference != row.difference else f"{row.difference:.1e}"
         name = row.contest if row.contest != last else ""
-        table.add_row(name, row.competitor, f"{1000 * row.seconds:,.1f}", f"{row.ratio:.2f}", difference)
+        table.add_row(name, row.competitor, f"{1000 * row.seconds:,.1f}", f"{row.ratio:.2f}", difference, *goal)
         last = row.contest
     Console(width=120).print(table)
+
+
+# Each given how many times fewer examples to take, and how many rounds.
+CONTESTS: dict[str, Callable[[int, int], list[Row]]] = {
+    "ece": lambda less, n: contests_of_ece(1_000_000 // less, 10, n) + contests_of_ece(50_000 // less, 1000, n),
+    "classwise": lambda less, n: contest_of_classwise_ece(50_000 // less, 1000, min(n, 3)),
+    "temperature": lambda less, n: contest_of_temperature(50_000 // less, 1000, min(n, 3)),
+    "isotonic": lambda less, n: contest_of_isotonic(50_000 // less, 1000 // less, min(n, 3)),
+    "kernels": lambda less, n: contest_of_kernels(5_000, n),
+    "own": lambda less, n: own_times(1_000_000 // less, n),
+}
 
 
 def main() -> int:
@@ -240,26 +325,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the examples")
     parser.add_argument("--repeats", type=int, default=5, help="rounds after the first one (default 5)")
-    parser.add_argument("--threads", type=int, help="threads of torch (default: its own choice)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="threads of torch (default 1, then 2)")
+    parser.add_argument("--only", nargs="+", choices=sorted(CONTESTS), help="some contests only")
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
     parser.add_argument("--coverage", type=int, metavar="N", help="instead, N simulations of interval coverage each")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
     if arguments.coverage:
+        torch.set_num_threads(1)
         coverage(arguments.coverage)
+        coverage_of_others(arguments.coverage)
         return 0
-    less, repeats = (10 if arguments.quick else 1), arguments.repeats
-    rows = contests_of_ece(1_000_000 // less, 10, repeats) + contests_of_ece(50_000 // less, 1000, repeats)
-    rows += contest_of_classwise_ece(50_000 // less, 1000, min(repeats, 3))
-    rows += contest_of_temperature(50_000 // less, 1000, min(repeats, 3))
-    rows += contest_of_isotonic(50_000 // less, 1000 // less, min(repeats, 3))
-    rows += contest_of_kernels(5_000, repeats) + own_times(1_000_000 // less, repeats)
-    show(rows)
+    written = []
+    for threads in arguments.threads:
+        torch.set_num_threads(threads)
+        chosen = arguments.only or list(CONTESTS)
+        rows = [row for name in chosen for row in CONTESTS[name](10 if arguments.quick else 1, arguments.repeats)]
+        show(rows)
+        written.append({"threads": threads, "rows": [asdict(row) for row in rows]})
     if arguments.json:
-        about = {"threads": torch.get_num_threads(), "torch": torch.__version__, "machine": platform.machine()}
-        arguments.json.write_text(json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        about = {"torch": torch.__version__, "machine": platform.machine(), "tables": written}
+        arguments.json.write_text(json.dumps(about, indent=1) + "\n")
     return 0
 
 

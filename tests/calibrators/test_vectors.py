@@ -1,5 +1,7 @@
 """Calibrators on six predictions with known answers, and against other implementations."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -153,6 +155,17 @@ def test_isotonic_is_that_of_scikit_learn(decimals: int) -> None:
         asked = np.concatenate([scores, rng.random(300), [0.0, 1.0]])
         found = interpolate(*(torch.from_numpy(v)[None] for v in (x, y)), torch.from_numpy(asked)[:, None])
         np.testing.assert_allclose(found[:, 0].numpy(), peer.predict(asked), atol=1e-12)
+
+
+def test_isotonic_of_scores_many_orders_of_magnitude_apart() -> None:
+    """scikit-learn takes scores less than 1e-15 apart for equal, so the max-min formula is the oracle."""
+    rng = np.random.default_rng(0)
+    scores, positive = np.exp(-700 * rng.random(60)), rng.random(60) < 0.3
+    order = scores.argsort()
+    before = np.append(0, positive[order].cumsum())
+    mean = [[(before[v] - before[u]) / (v - u) if u < v else math.inf for v in range(61)] for u in range(60)]
+    wanted = [max(min(mean[u][i + 1 :]) for u in range(i + 1)) for i in range(60)]
+    np.testing.assert_allclose(np.interp(scores[order], *rising_curve(scores, positive)), wanted, atol=1e-12)
 
 
 def test_isotonic_gives_unclaimed_rows_their_own_probabilities() -> None:

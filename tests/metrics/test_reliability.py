@@ -99,3 +99,12 @@ def test_verdict_from_streams_is_the_same() -> None:
 def test_errors() -> None:
     with pytest.raises(OptionError, match="Expected a level between 0 and 1, but got 2"):
         reliability_of_sums(torch.ones(3, 2), level=2)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_finding_and_interval_of_the_gap_never_contradict_each_other(seed: int) -> None:
+    """Few examples, slightly too sure: the ECE alone often cannot tell what the gap can."""
+    probs, labels = predictions(150, sharpen=1.3, seed=seed)
+    found = verdict(probs, labels)
+    side = "over-confident" if found.gap.low > 0 else "under-confident" if found.gap.high < 0 else None
+    assert found.finding == side or (side is None and found.finding in ("calibrated", "mixed"))

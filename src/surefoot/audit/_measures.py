@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from surefoot.audit._reading import MOST_RANKED, Moments, Reading
-from surefoot.metrics._binning import bin_index
+from surefoot.metrics import bin_index
 from surefoot.metrics.bootstrap import Interval, bootstrap, bootstrap_sums
-from surefoot.metrics.verdict import Verdict, verdict_of_sums
+from surefoot.metrics.verdict import Verdict, finding_of, verdict_of_sums
 from surefoot.registry import METRICS
 from surefoot.seeding import generator
 
@@ -40,10 +40,12 @@ def judge(bins: Tensor, class_bins: Tensor | None, level: float) -> Verdict:
         return found
     low, high = wilson(accuracy.estimate, found.n, level)
     confidence = gap.estimate + accuracy.estimate
+    gap = replace(gap, low=confidence - high, high=confidence - low, kind="wilson", n_resamples=0)
     return replace(
         found,
+        finding=finding_of(found.consistency, gap),
         accuracy=replace(accuracy, low=low, high=high, kind="wilson", n_resamples=0),
-        gap=replace(gap, low=confidence - high, high=confidence - low, kind="wilson", n_resamples=0),
+        gap=gap,
     )
 
 

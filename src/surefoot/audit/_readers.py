@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
+import importlib.util
 import io
 import json
 import os
@@ -13,13 +15,15 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
+from surefoot.audit._fast import blocks_of_lines, parse_csv, parse_jsonl
 from surefoot.audit._json import rows_or_columns
 from surefoot.audit._source import Array
 from surefoot.errors import InputError
 
 Columns = dict[str, Sequence[Any] | Array]
 Batch = tuple[Columns, float | None]  # and how much of the file has been read
-Batches = Callable[[int, Sequence[str] | None], Generator[Batch]]  # starts anew: rows at once, columns wanted
+# Starts anew: rows at once, columns wanted, and which of them must hold numbers, where it is known.
+Batches = Callable[[int, Sequence[str] | None, Sequence[str]], Generator[Batch]]
 
 
 def read_table(path: Path) -> Batches:
@@ -33,9 +37,9 @@ def read_table(path: Path) -> Batches:
     """
     start = _READERS[table_suffix(path)](path)
 
-    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
+    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         try:
-            yield from start(n, names)
+            yield from start(n, names, numbers)
         except (UnicodeDecodeError, csv.Error, EOFError, OSError, zlib.error, ValueError) as error:
             reason = str(error).partition("\n")[0].rstrip(".")
             raise InputError(
@@ -50,52 +54,101 @@ def table_suffix(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
-def _open(path: Path) -> tuple[IO[str], Callable[[], float | None]]:
-    """Open a text, and tell how much of it has been read."""
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline=""), lambda: None
-    raw = path.open("rb")
+def _open(path: Path) -> tuple[IO[bytes], Callable[[], float | None]]:
+    """Open a text behind its byte order mark, if it has one, and tell how much of it has been read."""
+    packed = path.suffix.lower() == ".gz"
+    file: IO[bytes] = gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[assignment]  # noqa: SIM115
+    try:
+        marked = file.read(3) == codecs.BOM_UTF8
+        file.seek(3 if marked else 0)
+    except (OSError, EOFError, zlib.error):
+        file.close()
+        raise
     size = max(1, os.path.getsize(path))
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", newline=""), lambda: min(1.0, raw.tell() / size)
+    return file, lambda: None if packed else min(1.0, file.tell() / size)
+
+
+def _text(file: IO[bytes]) -> IO[str]:
+    return io.TextIOWrapper(file, encoding="utf-8", newline="")
+
+
+def _has_pyarrow() -> bool:
+    return importlib.util.find_spec("pyarrow") is not None
 
 
 def _csv(path: Path) -> Batches:
-    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
+    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         file, share = _open(path)
         with file:
-            first = file.readline()
+            first = file.readline().decode()
             delimiter = max(",;\t|", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
             header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
             if len(set(header)) < len(header):
                 twice = next(name for name in header if header.count(name) > 1)
                 raise InputError(f"Expected every column once, but {path.name} has {twice!r} twice. Rename one.")
-            reader = csv.reader(file, delimiter=delimiter)
-            wanted = {name: header.index(name) for name in (header if names is None else names)}
-            while rows := list(islice(filter(None, reader), n)):
-                if any(len(row) != len(header) for row in rows):
-                    odd = next(len(row) for row in rows if len(row) != len(header))
-                    raise InputError(
-                        f"Expected {len(header)} values per row, but one of the {len(rows)} up to line "
-                        f"{reader.line_num + 1} has {odd} in {path.name}. Check its separators."
-                    )
-                columns = list(zip(*rows, strict=True))
-                yield {name: columns[place] for name, place in wanted.items()}, share()
+            if names is None or not _has_pyarrow():
+                wanted = header if names is None else names
+                with _text(file) as text:
+                    for columns in _csv_rows(text, 1, header, delimiter, wanted, n, path):
+                        yield columns, share()
+                return
+            line = 1
+            for block in blocks_of_lines(file, quotes=True):
+                found = parse_csv(block, header, delimiter, names, numbers)
+                plain = _csv_rows(_text(io.BytesIO(block)), line, header, delimiter, names, n, path)
+                for columns in plain if found is None else _slices(found, n):
+                    yield columns, share()
+                line += block.count(b"\n")
 
     return batches
+
+
+def _csv_rows(
+    lines: Iterable[str], line: int, header: list[str], delimiter: str, names: Sequence[str], n: int, path: Path
+) -> Iterator[Columns]:
+    """Parse lines, of which ``line`` came before, as texts."""
+    reader = csv.reader(lines, delimiter=delimiter)
+    places = {name: header.index(name) for name in names}
+    while rows := list(islice(filter(None, reader), n)):
+        if any(len(row) != len(header) for row in rows):
+            odd = next(len(row) for row in rows if len(row) != len(header))
+            raise InputError(
+                f"Expected {len(header)} values per row, but one of the {len(rows)} up to line "
+                f"{line + reader.line_num} has {odd} in {path.name}. Check its separators."
+            )
+        columns = list(zip(*rows, strict=True))
+        yield {name: columns[place] for name, place in places.items()}
+
+
+def _slices(columns: Columns, n: int) -> Iterator[Columns]:
+    length = max(map(len, columns.values()), default=0)
+    for start in range(0, length, n):
+        yield {name: values[start : start + n] for name, values in columns.items()}
 
 
 def _jsonl(path: Path) -> Batches:
-    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
+    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         file, share = _open(path)
         with file:
-            for columns in _transposed(_lines(file, path), n, names, path):
-                yield columns, share()
+            if names is None or not _has_pyarrow():
+                with _text(file) as text:
+                    for columns in _transposed(_lines(text, 0, path), n, names, path):
+                        yield columns, share()
+                return
+            line = row = 0
+            for block in blocks_of_lines(file):
+                found = parse_jsonl(block, names)
+                plain = _transposed(_lines(_text(io.BytesIO(block)), line, path), n, names, path, row)
+                for columns in plain if found is None else _slices(found, n):
+                    row += max(map(len, columns.values()))
+                    yield columns, share()
+                line += block.count(b"\n")
 
     return batches
 
 
-def _lines(file: Iterable[str], path: Path) -> Iterator[Any]:
-    for number, line in enumerate(file, 1):
+def _lines(file: Iterable[str], before: int, path: Path) -> Iterator[Any]:
+    for number, line in enumerate(file, before + 1):
         if line.strip():
             try:
                 yield json.loads(line)
@@ -108,11 +161,11 @@ def _lines(file: Iterable[str], path: Path) -> Iterator[Any]:
 def _json(path: Path) -> Batches:
     held: dict[str, list[Array]] = {}  # columns can only be walked together once all are known
 
-    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
+    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         if not held:
             file, share = _open(path)
-            with file:
-                found = rows_or_columns(file)
+            with _text(file) as text:
+                found = rows_or_columns(text)
                 if not isinstance(found, dict):
                     yield from ((columns, share()) for columns in _transposed(found, n, names, path))
                     return
@@ -129,12 +182,13 @@ def _json(path: Path) -> Batches:
     return batches
 
 
-def _transposed(records: Iterator[Any], n: int, names: Sequence[str] | None, path: Path) -> Iterator[Columns]:
+def _transposed(
+    records: Iterator[Any], n: int, names: Sequence[str] | None, path: Path, start: int = 0
+) -> Iterator[Columns]:
     first = next(records, None)
     if first is None:
         return
     rows = chain([first], records)
-    start = 0
     while some := list(islice(rows, n)):
         if odd := [i for i, row in enumerate(some) if not isinstance(row, dict)]:
             raise InputError(f"Expected an object per row, but row {start + odd[0]} is none in {path.name}.")
@@ -157,8 +211,8 @@ def _parquet(path: Path) -> Batches:
             "Expected pyarrow to read .parquet, but it is not installed. Run pip install 'surefoot[files]'."
         ) from error
 
-    def batches(n: int, names: Sequence[str] | None) -> Generator[Batch]:
-        with parquet.ParquetFile(path, pre_buffer=False) as file:
+    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
+        with parquet.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
             total, done = max(1, file.metadata.num_rows), 0
             for batch in file.iter_batches(batch_size=n, columns=names, use_threads=False):
                 done += len(batch)

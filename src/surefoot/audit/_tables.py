@@ -33,7 +33,7 @@ def open_table(path: Path, group_names: tuple[str, ...], label: str | None) -> l
         InputError: If the file cannot be read or its columns do not tell what they are.
     """
     batches = read_table(path)
-    with closing(batches(64, None)) as reading:
+    with closing(batches(64, None, ())) as reading:
         first, _ = next(reading, ({}, None))
     if not any(len(values) for values in first.values()):
         raise InputError(f"Expected at least one row, but {path.name} has none. Check the file.")
@@ -95,7 +95,9 @@ def _source(path: Path, batches: Batches, pick: Pick, group_names: tuple[str, ..
 
     def start(kind: Kind | None) -> Generator[Chunk]:
         row = 0
-        with closing(batches(rows_per_chunk(max(len(pick.scores), 100)), names)) as reading:
+        several = len(pick.scores) > 1  # a single column may hold lists of any length
+        n = rows_per_chunk(len(pick.scores) if several else 100)
+        with closing(batches(n, names, pick.scores if several else ())) as reading:
             for columns, share in reading:
                 scores = _scores(columns, pick, row, path.name)
                 labels = _labels(columns[pick.labels])

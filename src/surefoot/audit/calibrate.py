@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import zipfile
@@ -20,12 +19,11 @@ from surefoot.audit._source import Array, Source
 from surefoot.audit.audit import choose_one
 from surefoot.audit.files import open_predictions
 from surefoot.audit.result import plain
-from surefoot.calibrators import Calibrator, load
+from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.calibrators.compare import Comparison, compare_calibrators
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics import Stream
 from surefoot.metrics.bootstrap import Interval, bootstrap_sums
-from surefoot.records import write_bytes
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
 
@@ -41,6 +39,17 @@ class Origin:
     rows: int
     labels: str
     nll: float
+
+    @staticmethod
+    def of(values: Any, where: str) -> Origin:
+        """Read it back."""
+        try:
+            return Origin(str(values["file"]), int(values["rows"]), str(values["labels"]), float(values["nll"]))
+        except (TypeError, KeyError, ValueError) as error:
+            raise InputError(
+                f"Expected file, rows, labels and nll under about.fitted_rows, but got {values!r} in {where}. "
+                "Fit it again."
+            ) from error
 
     def holds(self, reading: Reading) -> bool:
         """Say whether these are the same rows, whatever the file's format."""
@@ -86,12 +95,11 @@ class Fitted:
         return values
 
     def save(self, path: Path) -> None:
-        """Write the calibrator, and beside it the rows that it was fitted on."""
+        """Write the calibrator, and with it a fingerprint of the rows that it was fitted on."""
         if self.calibrator is None:
             raise InputError("Expected a calibrator to save, but nothing is to be repaired. Choose one with --method.")
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.calibrator.save(path)
-        write_bytes(origin_path(path), (json.dumps(asdict(self.origin), indent=2) + "\n").encode())
+        self.calibrator.save(path, about={"fitted_rows": asdict(self.origin)})
 
 
 @dataclass(frozen=True)
@@ -112,11 +120,6 @@ class Applied:
     n: int
     before: Scores
     after: Scores
-
-
-def origin_path(path: Path) -> Path:
-    """Say where the rows of a calibrator are remembered."""
-    return path.with_name(f"{path.name}.rows")
 
 
 def check_saving(path: Path) -> None:
@@ -211,8 +214,8 @@ def apply(
         )
     source, _ = choose_one(open_predictions(path, kind=kind, labels=labels), model, where)
     reading = read(source, n_bins=15, where=where, sampled_values=0, on_rows=on_rows)
-    beside = origin_path(Path(calibrator))
-    if beside.is_file() and Origin(**json.loads(beside.read_text())).holds(reading):
+    rows = load_about(calibrator).get("fitted_rows")
+    if rows is not None and Origin.of(rows, Path(calibrator).name).holds(reading):
         raise SplitError(
             f"Expected other rows than the calibrator was fitted on, but {where} holds those very rows: its scores "
             "would flatter. Apply it to other predictions."

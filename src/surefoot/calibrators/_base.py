@@ -116,7 +116,7 @@ class Calibrator(ABC):
         """Read back what :meth:`to_json` wrote, for any kind of calibrator.
 
         Args:
-            values: The plain values.
+            values: The plain values; ``about`` is for people and passed over.
 
         Returns:
             The calibrator.
@@ -127,7 +127,7 @@ class Calibrator(ABC):
         CALIBRATORS.load()
         kind = Calibrator._kinds.get(str(values.get("calibrator")))
         wanted = [field.name for field in dataclasses.fields(kind)] if kind else []  # type: ignore[arg-type]
-        given = {key: value for key, value in values.items() if key != "calibrator"}
+        given = {key: value for key, value in values.items() if key not in ("calibrator", "about")}
         if kind is None or sorted(given) != sorted(wanted):
             raise InputError(
                 f"Expected a saved calibrator, but got {values.get('calibrator')!r} with {', '.join(given)}. Known are "
@@ -135,23 +135,25 @@ class Calibrator(ABC):
             )
         return kind(**{key: np.asarray(v, np.float64) if isinstance(v, list) else v for key, v in given.items()})
 
-    def save(self, path: Path | str) -> None:
+    def save(self, path: Path | str, about: Mapping[str, Any] | None = None) -> None:
         """Write the calibrator to a ``.json`` or ``.safetensors`` file.
 
         Args:
             path: Where to.
+            about: What else to remember, such as the rows it was fitted on: plain values for :func:`load_about`.
 
         Raises:
             InputError: If the name ends in anything else.
         """
         path = Path(path)
+        more = {"about": dict(about)} if about else {}
         if path.suffix == ".json":
-            path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+            path.write_text(json.dumps({**self.to_json(), **more}, indent=1) + "\n")
         elif path.suffix == ".safetensors":
             arrays = {key: value for key, value in self._fields().items() if isinstance(value, np.ndarray)}
             plain = {key: value for key, value in self._fields().items() if key not in arrays}
-            about = {"calibrator": json.dumps({"calibrator": self.name, **plain})}
-            save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, path, metadata=about)
+            header = {"calibrator": json.dumps({"calibrator": self.name, **plain, **more})}
+            save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, path, metadata=header)
         else:
             raise InputError(f"Expected a file name in .json or .safetensors, but got {path.name!r}. Choose one.")
 
@@ -168,13 +170,33 @@ def load(path: Path | str) -> Calibrator:
     Raises:
         InputError: If the file holds none.
     """
-    path = Path(path)
+    return _read(Path(path))[0]
+
+
+def load_about(path: Path | str) -> dict[str, Any]:
+    """Read what was saved about a calibrator.
+
+    Args:
+        path: A ``.json`` or ``.safetensors`` file.
+
+    Returns:
+        What :meth:`Calibrator.save` was told; empty if nothing.
+
+    Raises:
+        InputError: If the file holds no calibrator.
+    """
+    return _read(Path(path))[1]
+
+
+def _read(path: Path) -> tuple[Calibrator, dict[str, Any]]:
     try:
         if path.suffix == ".json":
-            return Calibrator.from_json(json.loads(path.read_text()))
-        with safe_open(path, framework="np") as file:
-            plain = json.loads((file.metadata() or {})["calibrator"])
-        return Calibrator.from_json({**plain, **{key: value.tolist() for key, value in load_file(path).items()}})
+            values = json.loads(path.read_text())
+        else:
+            with safe_open(path, framework="np") as file:
+                values = json.loads((file.metadata() or {})["calibrator"])
+            values |= {key: value.tolist() for key, value in load_file(path).items()}
+        return Calibrator.from_json(values), dict(values.get("about", {}))
     except (OSError, ValueError, KeyError, AttributeError, TypeError, SafetensorError) as error:
         raise InputError(f"Expected a saved calibrator, but {path.name} is none ({error}). Fit it again.") from error
 

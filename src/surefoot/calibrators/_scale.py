@@ -16,7 +16,7 @@ def best_scale(logits: Tensor, labels: Tensor, lowest: float, highest: float) ->
 
     The NLL is convex in β; its derivative E_β[z] − z_y, averaged, changes sign once. Newton's method on log β finds
     where, within a bracket that bisection takes over. A few rows find a start, from which three passes over all rows
-    are usually enough: the first ones in the type of the logits, the last in float64.
+    are usually enough: the first ones in the type of the logits, the last in float64, for the first derivative alone.
 
     Args:
         logits: Shape ``(n, classes)``, finite.
@@ -48,27 +48,32 @@ class _Search:
     def run(self, u: float) -> float:
         u = min(max(u, self._low), self._high)
         low, high = self._low, self._high
-        exact = self._logits.dtype == torch.float64
+        exact, curvature, nearby = self._logits.dtype == torch.float64, 0.0, False
         for step in range(200):
-            slope, curvature = self._derivatives(math.exp(u), exact)
+            # Close to the end the curvature of the step before serves as well: a step then leaves a thousandth.
+            slope, curvature = self._derivatives(math.exp(u), exact, curvature if nearby else None)
             rounding = 0.0 if exact else 1e-4
             if slope < 0 or slope == curvature == 0:  # not sharp enough; or so sharp that nothing is left to tell
                 low = max(low, u - rounding)
             else:
                 high = min(high, u + rounding)
             newton = u - slope / (math.exp(u) * curvature) if curvature > 0 else math.inf
+            inside, moved = low <= newton <= high, abs(newton - u)
+            # Newton's error is about the square of its last step; with a curvature from nearby a thousandth of it.
+            if exact and inside and moved < (1e-5 if nearby else 1e-6):
+                return math.exp(newton)
             # Where data are separable Newton creeps towards a bound, so cutting the bracket takes turns with it.
-            cut = not low <= newton <= high or (step >= 6 and step % 2 == 0)
+            cut = not inside or (step >= 6 and step % 2 == 0)
             target = (low + high) / 2 if cut else newton
             moved, u = abs(target - u), target
-            # Newton's error is about the square of its last step.
-            if exact and (high - low < 1e-12 if cut else moved < 1e-6):
+            if exact and cut and high - low < 1e-12:
                 break
+            nearby = not exact and not cut and moved < 1e-3
             exact = exact or moved < 1e-3
         return math.exp(u)
 
-    def _derivatives(self, beta: float, exact: bool) -> tuple[float, float]:
-        """Give the first and second derivative of the NLL with respect to β."""
+    def _derivatives(self, beta: float, exact: bool, known: float | None) -> tuple[float, float]:
+        """Give the first and second derivative of the NLL with respect to β; the second as it is, where known."""
         first = second = 0.0
         rows = max(1, _CHUNK // self._logits.shape[1])
         for start in range(0, len(self._logits), rows):
@@ -77,8 +82,9 @@ class _Search:
             weight = (z * beta).exp_()
             total = weight.sum(1)
             mean = weight.mul_(z).sum(1) / total
-            square = weight.mul_(z).sum(1) / total
             first += mean.sum(dtype=torch.float64).item()
-            second += (square - mean.square()).sum(dtype=torch.float64).item()
+            if known is None:
+                square = weight.mul_(z).sum(1) / total
+                second += (square - mean.square()).sum(dtype=torch.float64).item()
         n = len(self._logits)
-        return (first - self._truth) / n, second / n
+        return (first - self._truth) / n, second / n if known is None else known

@@ -17,6 +17,7 @@ from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
 
 _CLASSES_AT_ONCE = 64
+_CELL_BITS = 14  # of the cells by which scores are counted: few enough to stay in the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +66,12 @@ def interpolate(x: Tensor, y: Tensor, probs: Tensor) -> Tensor:
 def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[Array, Array]:
     """Fit the rising curve that is closest to labels 0 and 1 in squares.
 
-    Between two neighbouring scores of positives all labels are 0 and share one height, so negatives need no sorting:
-    each is looked up among the sorted positives, and the regression runs over twice as many points as those.
+    Between two neighbouring scores of positives all labels are 0 and share one height: that of the positive before
+    them, since a 0 after anything higher is always averaged with it. So only the ranks of the positives count, and
+    the regression runs over twice as many points as there are of those.
 
     Args:
-        scores: Shape ``(n,)``.
+        scores: In [0, 1], shape ``(n,)``.
         positive: Which labels are 1, shape ``(n,)``.
 
     Returns:
@@ -80,21 +82,18 @@ def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -
         (array([0.1, 0.2, 0.3]), array([0. , 0.5, 0.5]))
     """
     places, hits = np.unique(scores[positive], return_counts=True)
-    negative = scores[~positive]
-    # Cells 0, 2, 4 …: strictly between positives; 1, 3, 5 …: at the same score as one.
-    below = _count_below(places, negative)
-    same = places[np.minimum(below, len(places) - 1)] == negative if len(places) else np.zeros(len(negative), bool)
-    cell = torch.from_numpy(2 * below + same)
+    lowest, highest = scores.min(), scores.max()
+    below, up_to, before = _ranks(scores, places)
+    # Cells 0, 2, 4 …: strictly between positives; 1, 3, 5 …: at the same score as one. Of a level part that begins
+    # strictly between positives there is only one, the first.
     n_cells = 2 * len(places) + 1
-    weight = torch.bincount(cell, minlength=n_cells).numpy().astype(np.float64)
-    first, last = np.full(n_cells, np.inf), np.full(n_cells, -np.inf)
-    values = torch.from_numpy(negative)
-    torch.from_numpy(first).scatter_reduce_(0, cell, values, "amin")
-    torch.from_numpy(last).scatter_reduce_(0, cell, values, "amax")
-    first[1::2] = last[1::2] = places
-    weight[1::2] += hits
-    rate = np.zeros(n_cells)
+    weight, rate = np.empty(n_cells), np.zeros(n_cells)
+    weight[::2] = np.append(below, len(scores)) - np.append(0, up_to)
+    weight[1::2] = up_to - below
     rate[1::2] = hits / weight[1::2]
+    first, last = np.full(n_cells, lowest), np.full(n_cells, highest)
+    first[1::2] = last[1::2] = places
+    last[:-1:2] = before
     used = weight > 0
     fitted = isotonic_regression(rate[used], weights=weight[used])
     starts, ends = fitted.blocks[:-1], fitted.blocks[1:] - 1
@@ -104,21 +103,34 @@ def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -
     return x[keep], y[keep]
 
 
-def _count_below(places: Array, values: Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Count the places below each value: what ``np.searchsorted`` does, faster for few places and many values.
+def _ranks(scores: Array, places: Array) -> tuple[Array, Array, Array]:
+    """Rank a few scores among all: how many are below each, how many up to it, and which one comes before it.
 
-    The leading bits of a non-negative float rise with it. A table of them answers at once wherever no place has the
-    same leading bits; only the other values are searched for.
+    The leading bits of a non-negative float rise with it. Counted by them, all scores fall into fine cells, and only
+    those in a cell with a place, or in the last filled one before it, have to be sorted.
+
+    Args:
+        scores: Not negative, shape ``(n,)``.
+        places: Some of them, ascending, none twice.
+
+    Returns:
+        Three arrays with a number per place; the score before the first is any where there is none.
     """
-    if not len(places):
-        return np.zeros(len(values), np.int64)
-    bits, asked = places.view(np.int64) >> 46, np.ascontiguousarray(values).view(np.int64) >> 46
-    table = np.searchsorted(bits, np.arange(bits[0], bits[-1] + 3))
-    at = np.clip(asked - bits[0], 0, len(table) - 2)
-    below: np.ndarray[Any, np.dtype[np.int64]] = table[at]
-    close = np.flatnonzero((table[1:] > table[:-1])[at])
-    below[close] = np.searchsorted(places, values[close])
-    return below
+    leading = np.ascontiguousarray(scores).view(np.int64) >> 32
+    start, end = int(leading.min()), int(leading.max())
+    coarser = max(0, (end - start).bit_length() - _CELL_BITS)
+    cells = (leading - start) >> coarser
+    counts = np.bincount(cells)
+    ends = counts.cumsum()
+    own = ((places.view(np.int64) >> 32) - start) >> coarser
+    previous = np.searchsorted(ends, ends[own] - counts[own])
+    near = np.zeros(len(counts), bool)
+    near[own] = near[previous] = True
+    some = np.sort(scores[near[cells]])
+    # Sorted scores are without those of far cells: as many as precede the place's own cell are added back.
+    left_out = np.cumsum(np.where(near, 0, counts))[own]
+    left, right = np.searchsorted(some, places), np.searchsorted(some, places, side="right")
+    return left + left_out, right + left_out, some[np.maximum(left - 1, 0)]
 
 
 @CALIBRATORS.register("isotonic", reference="Zadrozny and Elkan 2002", keeps_order=False)

@@ -15,7 +15,8 @@ Every registered metric declares ``label``, ``lower_is_better`` (``None`` where 
 ``perfect`` is the value for perfect predictions where that is not the better end of the range.
 """
 
+from surefoot.metrics._binning import bin_index
 from surefoot.metrics._sums import Stream
 from surefoot.metrics._top import from_logits, top_label
 
-__all__ = ["Stream", "from_logits", "top_label"]
+__all__ = ["Stream", "bin_index", "from_logits", "top_label"]

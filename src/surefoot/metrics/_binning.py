@@ -40,12 +40,16 @@ def bin_index(values: Tensor, n_bins: int) -> Tensor:
     return torch.from_numpy(_index(values.detach().double().cpu().numpy(), n_bins))
 
 
-def _index(values: Array, n_bins: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _ceiling(values: Array, n_bins: int) -> Array:
     # In float64: the product in float32 can round a value into the neighbouring bin. In NumPy: on small arrays it is
     # several times faster than torch, which starts its threads for each step.
-    index = np.ceil(values * n_bins).astype(np.int64)
-    index -= 1
-    return np.clip(index, 0, n_bins - 1, out=index)
+    found = values * n_bins
+    np.ceil(found, out=found)
+    return np.clip(found, 0, n_bins, out=found)
+
+
+def _index(values: Array, n_bins: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.maximum(_ceiling(values, n_bins) - 1, 0).astype(np.int64)
 
 
 def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
@@ -68,14 +72,18 @@ def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
     """
     check_bins(n_bins)
     confidence = confidence.detach()
-    count, total = np.zeros(2 * n_bins), np.zeros(2 * n_bins)  # of misses first, then of hits
+    size = n_bins + 1  # exactly 0 is counted apart, and joins the first bin in the end
+    count, total = np.zeros(2 * size), np.zeros(2 * size)  # of misses first, then of hits
     for c, hit in zip(confidence.split(_AT_ONCE), correct.split(_AT_ONCE), strict=True):
         sure = c.double().cpu().numpy()
-        cell = _index(sure, n_bins) + n_bins * hit.bool().cpu().numpy()
-        count += np.bincount(cell, minlength=2 * n_bins)
-        total += np.bincount(cell, weights=sure, minlength=2 * n_bins)
-    hits = count[n_bins:]
-    return torch.from_numpy(np.stack([count[:n_bins] + hits, total[:n_bins] + total[n_bins:], hits]))
+        cell = _ceiling(sure, n_bins).astype(np.int64)
+        cell += size * hit.bool().cpu().numpy()
+        count += np.bincount(cell, minlength=2 * size)
+        total += np.bincount(cell, weights=sure, minlength=2 * size)
+    tables = np.stack([count, total]).reshape(2, 2, size)
+    tables[..., 1] += tables[..., 0]
+    (n, hits), (confidences, of_hits) = tables[0, :, 1:], tables[1, :, 1:]
+    return torch.from_numpy(np.stack([n + hits, confidences + of_hits, hits]))
 
 
 def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:

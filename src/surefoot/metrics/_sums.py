@@ -52,7 +52,8 @@ def check_shapes(values: Tensor, labels: Tensor, what: str) -> None:
             f"Expected {what} (n, classes) and labels (n,) with n ≥ 1, but got {tuple(values.shape)} {values.dtype} "
             f"and {tuple(labels.shape)}. Pass one row of {what} per label."
         )
-    low, high = (0, 0) if labels.is_floating_point() else map(int, torch.aminmax(labels))
+    numbers = labels.detach().cpu().numpy()  # torch's threads would stay busy for a while and hold up what follows
+    low, high = (0, 0) if labels.is_floating_point() else (int(numbers.min()), int(numbers.max()))
     if labels.is_floating_point() or low < 0 or high >= values.shape[1]:
         raise InputError(
             f"Expected integer labels in 0…{values.shape[1] - 1}, but got {labels.dtype} from {labels.min().item()} to "

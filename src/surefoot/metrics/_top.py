@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from surefoot.errors import InputError
 from surefoot.metrics._sums import TOLERANCE, check_rows, check_shapes, row_chunks
 from surefoot.registry import METRICS
+
+_SHORT = 64  # classes
 
 
 def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,6 +85,8 @@ def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """
     check_shapes(probs, labels, "probs")
     probs = probs.detach()
+    if probs.shape[1] <= _SHORT and probs.dtype in (torch.float32, torch.float64) and probs.device.type == "cpu":
+        return _of_short_rows(probs, labels.cpu().long())
     confidence = probs.new_empty(len(probs))
     correct = probs.new_empty(len(probs), dtype=torch.bool)
     for start, rows in row_chunks(probs):
@@ -89,6 +95,40 @@ def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         torch.amax(rows, 1, out=confidence[here])
         correct[here] = _is_top(rows, labels[here], confidence[here], confidence[here])
     return confidence, correct
+
+
+def _of_short_rows(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Do the same class by class: for rows that are shorter than a vector of the processor, several times faster.
+
+    In NumPy, whose steps run on several chunks at once in threads; those of torch start threads of their own.
+    """
+    p, y = probs.numpy(), labels.numpy()
+    confidence, correct = np.empty(len(p), p.dtype), np.empty(len(p), np.bool_)
+
+    def run(chunk: tuple[int, Tensor]) -> None:
+        start, rows = chunk
+        here = slice(start, start + len(rows))
+        columns, offsets = np.ascontiguousarray(p[here].T), np.arange(len(rows))
+        top = columns.max(0, out=confidence[here])
+        with np.errstate(invalid="ignore"):  # infinities of both signs
+            off = columns.sum(0) - 1
+        # Written so that NaN fails: a comparison with it is false.
+        if not (off.max() <= TOLERANCE and off.min() >= -TOLERANCE and columns.min() >= 0):
+            check_rows(rows, start)
+        true = columns.reshape(-1).take(y[here] * len(rows) + offsets)
+        np.equal(true, top, out=correct[here])
+        shared = np.flatnonzero(correct[here] & (top <= 0.5 + TOLERANCE))
+        if len(shared):
+            correct[start + shared] = columns[:, shared].argmax(0) == y[start + shared]
+
+    chunks = row_chunks(probs)
+    threads = min(torch.get_num_threads(), len(chunks))
+    if threads == 1:
+        list(map(run, chunks))
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(run, chunks))
+    return torch.from_numpy(confidence), torch.from_numpy(correct)
 
 
 def from_logits(name: str, logits: Tensor, labels: Tensor, **options: Any) -> Tensor:

@@ -75,8 +75,9 @@ def verdict_of_sums(
 ) -> Verdict:
     """Judge predictions from the sums of streams, without any example at hand.
 
-    ``calibrated`` means that chance alone gives such an ECE more often than 1 − level. Otherwise the sign of the
-    confidence gap decides; where its interval holds 0, too sure in some bins and too unsure in others: ``mixed``.
+    Where the interval of the confidence gap is on one side of 0, that side decides. Where it holds 0, ``calibrated``
+    means that chance alone gives such an ECE more often than 1 − level, and ``mixed`` that it does not: too sure in
+    some bins and too unsure in others.
 
     Args:
         bins: Shape ``(3, n_bins)``, as ``Stream("ece").sums`` has them.
@@ -98,7 +99,7 @@ def verdict_of_sums(
     n, less = bins[0].sum(), bins[1] - bins[2]
     return Verdict(
         n=int(n),
-        finding=_finding(chance, gap),
+        finding=finding_of(chance, gap),
         accuracy=bootstrap_sums("accuracy", bins, level=level, generator=source),
         gap=gap,
         ece=bootstrap_sums("ece", bins, level=level, generator=source),
@@ -110,12 +111,20 @@ def verdict_of_sums(
     )
 
 
-def _finding(chance: Consistency, gap: Interval) -> Finding:
-    if not chance.miscalibrated:
-        return "calibrated"
-    if 0.0 in gap:
-        return "mixed"
-    return "over-confident" if gap.estimate > 0 else "under-confident"
+def finding_of(chance: Consistency, gap: Interval) -> Finding:
+    """Put a word to the numbers: the one that the interval of the gap shows, where it shows one.
+
+    Args:
+        chance: What ECE chance alone makes.
+        gap: Mean confidence less accuracy.
+
+    Returns:
+        The finding; ``calibrated`` and ``mixed`` only where the interval holds 0, or has no width because all or none
+        of the examples are right: such an interval tells nothing.
+    """
+    if 0.0 not in gap and (gap.low < gap.high or chance.miscalibrated):
+        return "over-confident" if gap.estimate > 0 else "under-confident"
+    return "mixed" if chance.miscalibrated else "calibrated"
 
 
 def _classes(class_bins: Tensor) -> tuple[ClassVerdict, ...]:
