@@ -13,6 +13,7 @@ from torch import Tensor
 
 import surefoot
 from surefoot.data import load_splits
+from surefoot.data.augment import build_augment
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import evaluate
 from surefoot.models import build_model
@@ -195,6 +196,7 @@ def _measure_checkpoint(
 
 
 def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
+    augment = build_augment(spec.augment, splits)
     seed_everything(spec.seed, "init")
     loss = LOSSES.build(spec.method.loss)
     model = loss.attach(build_model(spec.model, splits), splits, generator(spec.seed, "loss"))
@@ -211,7 +213,7 @@ def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
     except ValueError as error:  # torch's own word on an option
         raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
     length = horizon(len(splits.train), spec.epochs, spec.batch_size)
-    return Trainee(model, loss, optimizer, make_schedule(spec.schedule, optimizer, length.n_steps))
+    return Trainee(model, loss, optimizer, make_schedule(spec.schedule, optimizer, length.n_steps), augment)
 
 
 def _describe(splits: Splits) -> dict[str, object]:

@@ -229,6 +229,12 @@ class RunSpec:
     batch_size: int = 128
     schedule: str = "cosine"
     device: str = "cpu"
+    augment: tuple[PartSpec, ...] = ()
+
+    @property
+    def augmentation(self) -> str:
+        """What is done to training images, the way the command line reads it."""
+        return " + ".join(map(str, self.augment)) or "none"
 
     def to_json(self) -> dict[str, Any]:
         """Write the spec as nested dictionaries of plain JSON values."""
@@ -241,12 +247,14 @@ class RunSpec:
         for part in ("loss", "optimizer", "base"):
             method[part] = PartSpec(**method[part]) if method[part] else None
         parts = {key: PartSpec(**values[key]) for key in ("data", "model")}
-        return cls(**{**values, **parts, "method": MethodSpec(**method)})
+        augment = tuple(PartSpec(**part) for part in values.get("augment", ()))
+        return cls(**{**values, **parts, "method": MethodSpec(**method), "augment": augment})
 
     def run_id(self, fingerprint: str, version: str) -> str:
         """Name the run by what determines it: spec, data and package version.
 
-        The method's label is left out: ``csam`` and ``csam:gamma=1`` are the same run.
+        The method's label is left out: ``csam`` and ``csam:gamma=1`` are the same run. So are settings of which
+        there is nothing to say: a run without augmentation has the name that it had before there was any.
 
         Args:
             fingerprint: Hash of the data.
@@ -257,6 +265,8 @@ class RunSpec:
         """
         values = self.to_json()
         del values["method"]["label"]
+        if not self.augment:
+            del values["augment"]
         text = json.dumps([values, fingerprint, version], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

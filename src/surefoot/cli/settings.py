@@ -28,6 +28,10 @@ class Settings:
     model: Annotated[
         str, typer.Option(help="Network: mlp, cnn, with options as mlp:width=100, or module:function.")
     ] = "mlp"
+    augment: Annotated[
+        str,
+        typer.Option(help="Change training images at random: crop + flip + cutout:size=8; standard is crop + flip."),
+    ] = "none"
     epochs: Annotated[int, typer.Option(help="Passes over the training split.")] = 40
     batch_size: Annotated[int, typer.Option(help="Examples per step.")] = 128
     lr: Annotated[float | None, typer.Option(help="Learning rate. Default: the optimizer's own, 0.1 for sgd.")] = None

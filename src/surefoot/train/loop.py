@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from surefoot.data.augment import Augment, unchanged
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.optim import Parts, Wrapper
@@ -37,6 +38,7 @@ class Trainee:
     loss: Loss
     optimizer: Wrapper
     schedule: LRScheduler
+    augment: Augment = unchanged
 
 
 def horizon(n_examples: int, epochs: int, batch_size: int) -> Horizon:
@@ -203,7 +205,8 @@ class _Session:
     def _learn(self, rows: Tensor, step: int) -> float:
         model, objective, optimizer = self.trainee.model, self.trainee.loss, self.trainee.optimizer
         train, scene = self.splits.train, self._scene(step)
-        found = Batch(train.inputs[rows].to(self.device), train.labels[rows].to(self.device), rows.to(self.device))
+        inputs = self.trainee.augment(train.inputs[rows].to(self.device), generator(self.seed, f"augment/{step}"))
+        found = Batch(inputs, train.labels[rows].to(self.device), rows.to(self.device))
         batch = objective.prepare(model, found, scene)
         self.batch = found.inputs, found.labels
         clean: list[Tensor] = []
