@@ -208,7 +208,7 @@ def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
     try:
-        optimizer = build_optimizer(spec.method, model)
+        optimizer = build_optimizer(spec.method, model, n_train=len(splits.train))
         join_basis(optimizer, model, splits.train, loss)
     except ValueError as error:  # torch's own word on an option
         raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
