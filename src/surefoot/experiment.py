@@ -75,6 +75,7 @@ def run(
     fresh: bool = False,
     threads: int = 1,
     checkpoint_every: float = 5.0,
+    keep_every: int = 0,
     tracking: Tracking = UNTRACKED,
     on_progress: Progress | None = None,
 ) -> RunFolder:
@@ -86,6 +87,7 @@ def run(
         fresh: Begin anew, whatever the folder holds.
         threads: How many threads torch uses; results depend on it in the last bits.
         checkpoint_every: Seconds between checkpoints.
+        keep_every: Epochs between checkpoints that stay for :func:`measure`; 0 keeps the newest only.
         tracking: What to measure on the way. A run in the folder that did not is made anew, to the same bits.
         on_progress: Called after every step.
 
@@ -124,6 +126,7 @@ def run(
             trackers=build_trackers(_named(tracking.trackers), length),
             budget=tracking.budget,
             checkpoint_every=checkpoint_every,
+            keep_every=keep_every,
             on_progress=on_progress,
         )
         for split in SPLITS:

@@ -66,6 +66,9 @@ def train(
     seed: Annotated[int, typer.Option(help="Determines weights at the start, order of examples, dropout.")] = 0,
     threads: Threads = 1,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every step.")] = 5.0,
+    keep_checkpoints: Annotated[
+        int, typer.Option(help="Keep one every so many epochs for `surefoot measure`; 0: the newest only.")
+    ] = 0,
     fresh: Fresh = False,
     as_json: AsJson = False,
 ) -> None:
@@ -88,6 +91,7 @@ def train(
             fresh=fresh,
             threads=threads,
             checkpoint_every=checkpoint_every,
+            keep_every=keep_checkpoints,
             tracking=watching.tracking(),
             on_progress=lambda step, n_steps, loss: listen(News(job, step, n_steps, loss)),
         )
