@@ -18,7 +18,8 @@ from surefoot.margins.bounds import Evidence, bound_checks
 from surefoot.margins.check import Check
 from surefoot.margins.lipschitz import certified_margin, margin_lipschitz
 from surefoot.margins.margin import log_odds_against
-from surefoot.margins.robust import Norm, attacked_margin, evaluating, is_linear, linear_margin
+from surefoot.margins.robust import Norm, attacked_margin, is_linear, linear_margin
+from surefoot.modes import in_eval_mode
 from surefoot.schema import Split
 
 KINKED = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh, nn.Hardswish, nn.PReLU, nn.MaxPool1d, nn.MaxPool2d)
@@ -81,7 +82,7 @@ def certify(
 
 
 def _logits(model: nn.Module, inputs: Tensor) -> Tensor:
-    with evaluating(model), torch.no_grad():
+    with in_eval_mode(model), torch.no_grad():
         out: Tensor = model(inputs)
     return out
 

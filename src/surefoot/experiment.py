@@ -13,6 +13,7 @@ from torch import Tensor
 
 import surefoot
 from surefoot.data import load_splits
+from surefoot.data.augment import build_augment
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import evaluate
 from surefoot.models import build_model
@@ -74,6 +75,7 @@ def run(
     fresh: bool = False,
     threads: int = 1,
     checkpoint_every: float = 5.0,
+    keep_every: int = 0,
     tracking: Tracking = UNTRACKED,
     on_progress: Progress | None = None,
 ) -> RunFolder:
@@ -85,6 +87,7 @@ def run(
         fresh: Begin anew, whatever the folder holds.
         threads: How many threads torch uses; results depend on it in the last bits.
         checkpoint_every: Seconds between checkpoints.
+        keep_every: Epochs between checkpoints that stay for :func:`measure`; 0 keeps the newest only.
         tracking: What to measure on the way. A run in the folder that did not is made anew, to the same bits.
         on_progress: Called after every step.
 
@@ -123,6 +126,7 @@ def run(
             trackers=build_trackers(_named(tracking.trackers), length),
             budget=tracking.budget,
             checkpoint_every=checkpoint_every,
+            keep_every=keep_every,
             on_progress=on_progress,
         )
         for split in SPLITS:
@@ -195,6 +199,7 @@ def _measure_checkpoint(
 
 
 def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
+    augment = build_augment(spec.augment, splits)
     seed_everything(spec.seed, "init")
     loss = LOSSES.build(spec.method.loss)
     model = loss.attach(build_model(spec.model, splits), splits, generator(spec.seed, "loss"))
@@ -206,12 +211,12 @@ def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
     try:
-        optimizer = build_optimizer(spec.method, model)
+        optimizer = build_optimizer(spec.method, model, n_train=len(splits.train))
         join_basis(optimizer, model, splits.train, loss)
     except ValueError as error:  # torch's own word on an option
         raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
     length = horizon(len(splits.train), spec.epochs, spec.batch_size)
-    return Trainee(model, loss, optimizer, make_schedule(spec.schedule, optimizer, length.n_steps))
+    return Trainee(model, loss, optimizer, make_schedule(spec.schedule, optimizer, length.n_steps), augment)
 
 
 def _describe(splits: Splits) -> dict[str, object]:

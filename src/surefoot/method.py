@@ -1,4 +1,4 @@
-"""How a way to train is written: ``csam:gamma=2,rho=0.1`` or ``label_smoothing:alpha=0.1 + sam``.
+"""How a way to train is written: ``csam:gamma=2,rho=0.1``, ``label_smoothing:alpha=0.1 + sam``, ``crop + flip``.
 
 A method is a sum of parts, at most one of each kind. What is not said is cross-entropy and SGD. An option that
 the optimizer does not know goes to the base optimizer that it wraps, so ``sam:lr=0.05,base=adamw`` works.
@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping
 
 from surefoot.errors import InputError, OptionError
-from surefoot.registry import LOSSES, OPTIMIZERS, Part, unknown_name
+from surefoot.registry import AUGMENTATIONS, LOSSES, OPTIMIZERS, Part, unknown_name
 from surefoot.schema import MethodSpec, OptionValue, PartSpec
 
 _PLUS = re.compile(r"\s*\+\s*(?=[A-Za-z_])")  # not the plus of 1e+3
 _NEW_METHOD = re.compile(r",(?=\s*[A-Za-z_][\w.]*\s*(?:[,:+]|$))")  # not the comma before key=value
+_PRESETS = {"standard": "crop + flip"}  # of augmentations
 
 
 def split_methods(text: str) -> list[str]:
@@ -31,6 +32,23 @@ def split_methods(text: str) -> list[str]:
         ['sgd', 'csam:gamma=2,rho=0.1', 'sam']
     """
     return [piece.strip() for piece in _NEW_METHOD.split(text) if piece.strip()]
+
+
+def read_augment(text: str) -> tuple[PartSpec, ...]:
+    """Read augmentations, in the order in which they are applied.
+
+    Args:
+        text: For example ``"crop:padding=4 + flip"``, or ``"standard"`` for just that, or ``"none"``.
+
+    Returns:
+        The parts, with every option filled in.
+
+    Example:
+        >>> [str(part) for part in read_augment("standard + cutout:8")]
+        ['crop:padding=4', 'flip:p=0.5', 'cutout:size=8']
+    """
+    named = " + ".join(_PRESETS.get(piece, piece) for piece in _PLUS.split(text.strip()))
+    return tuple(AUGMENTATIONS.parse(piece) for piece in _PLUS.split(named) if piece not in ("", "none"))
 
 
 def parse_method(text: str, defaults: Mapping[str, OptionValue] | None = None) -> MethodSpec:

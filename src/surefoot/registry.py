@@ -316,6 +316,7 @@ METRICS = Registry("metric", "metrics", facts=("label", "lower_is_better", "rang
 CALIBRATORS = Registry("calibrator", "calibrators", facts=("reference",))
 MODELS = Registry("model", "models")
 DATA = Registry("data set", "data")
+AUGMENTATIONS = Registry("augmentation", "data.augment")
 TRACKERS = Registry("tracker", "trackers")
 
 KINDS: dict[str, Registry] = {
@@ -325,5 +326,6 @@ KINDS: dict[str, Registry] = {
     "calibrators": CALIBRATORS,
     "models": MODELS,
     "data": DATA,
+    "augmentations": AUGMENTATIONS,
     "trackers": TRACKERS,
 }

@@ -39,14 +39,76 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """How pixels in [0, 255] became inputs, channel by channel: (pixel − mean) / std.
+
+    Attributes:
+        mean: Of the training split's pixels, one per channel.
+        std: Their standard deviation.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def to_inputs(self, pixels: Tensor) -> Tensor:
+        """Turn pixels into what the network sees.
+
+        Args:
+            pixels: Values in [0, 255] of any type, shape ``(n, channels, …)``.
+
+        Returns:
+            Inputs of the same shape; float32, or float64 where the pixels are.
+
+        Example:
+            >>> import torch
+            >>> Scaling((100.0,), (50.0,)).to_inputs(torch.tensor([[0.0], [200.0]])).tolist()
+            [[-2.0], [2.0]]
+        """
+        pixels = pixels if pixels.is_floating_point() else pixels.float()
+        mean, std = self._like(pixels)
+        return (pixels - mean) / std
+
+    def to_pixels(self, inputs: Tensor) -> Tensor:
+        """Turn what the network sees back into pixels.
+
+        Args:
+            inputs: As :meth:`to_inputs` gives them, or changed since; shape ``(n, channels, …)``.
+
+        Returns:
+            Whole numbers in [0, 255], as floats of the inputs' type.
+
+        Example:
+            >>> import torch
+            >>> Scaling((100.0,), (50.0,)).to_pixels(torch.tensor([[-2.0], [0.013], [9.0]])).tolist()
+            [[0.0], [101.0], [255.0]]
+        """
+        mean, std = self._like(inputs)
+        return (inputs * std + mean).round().clamp(0, 255)
+
+    def _like(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        shape = (-1, *(1 for _ in values.shape[2:]))
+        return values.new_tensor(self.mean).view(shape), values.new_tensor(self.std).view(shape)
+
+
+@dataclass(frozen=True)
 class Splits:
-    """A data set, divided once and for all into train, calibration and test."""
+    """A data set, divided once and for all into train, calibration and test.
+
+    Attributes:
+        train: To train on.
+        calibration: To fit calibrators and to choose on.
+        test: To be scored on.
+        class_names: One per class.
+        fingerprint: Hash of the data as they were before scaling.
+        scaling: Where the inputs are pictures, how their pixels were scaled; else None.
+    """
 
     train: Split
     calibration: Split
     test: Split
     class_names: tuple[str, ...]
     fingerprint: str
+    scaling: Scaling | None = None
 
     @property
     def n_classes(self) -> int:
@@ -167,6 +229,12 @@ class RunSpec:
     batch_size: int = 128
     schedule: str = "cosine"
     device: str = "cpu"
+    augment: tuple[PartSpec, ...] = ()
+
+    @property
+    def augmentation(self) -> str:
+        """What is done to training images, the way the command line reads it."""
+        return " + ".join(map(str, self.augment)) or "none"
 
     def to_json(self) -> dict[str, Any]:
         """Write the spec as nested dictionaries of plain JSON values."""
@@ -179,12 +247,14 @@ class RunSpec:
         for part in ("loss", "optimizer", "base"):
             method[part] = PartSpec(**method[part]) if method[part] else None
         parts = {key: PartSpec(**values[key]) for key in ("data", "model")}
-        return cls(**{**values, **parts, "method": MethodSpec(**method)})
+        augment = tuple(PartSpec(**part) for part in values.get("augment", ()))
+        return cls(**{**values, **parts, "method": MethodSpec(**method), "augment": augment})
 
     def run_id(self, fingerprint: str, version: str) -> str:
         """Name the run by what determines it: spec, data and package version.
 
-        The method's label is left out: ``csam`` and ``csam:gamma=1`` are the same run.
+        The method's label is left out: ``csam`` and ``csam:gamma=1`` are the same run. So are settings of which
+        there is nothing to say: a run without augmentation has the name that it had before there was any.
 
         Args:
             fingerprint: Hash of the data.
@@ -195,6 +265,8 @@ class RunSpec:
         """
         values = self.to_json()
         del values["method"]["label"]
+        if not self.augment:
+            del values["augment"]
         text = json.dumps([values, fingerprint, version], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

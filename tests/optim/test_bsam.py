@@ -6,9 +6,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import surefoot.experiment as experiment
 from surefoot.optim import Parts
 from surefoot.optim.bsam import BSAM
 from surefoot.seeding import generator
+from surefoot.studies.compare import make_spec
 from tests.optim.problems import Quadratic, assert_same, batches, losses, make, net, weights
 from tests.optim.test_oracles import K, N, batch, flat
 from tests.oracles import optimizers as oracles
@@ -98,3 +100,12 @@ def test_bsam_descends():
     for _ in range(200):
         optimizer.step(model.closure)
     assert model().sum().item() < 0.07
+
+
+def test_a_run_tells_it_how_many_examples_it_trains_on(small_npz):
+    def n_of(method):
+        spec = make_spec(method, data=f"npz:{small_npz}", model="mlp:width=4")
+        return experiment._assemble(spec, experiment.splits_of(spec)).optimizer.n
+
+    assert n_of("bsam") == 90
+    assert n_of("bsam:n_train=7,augmentation=2") == 14

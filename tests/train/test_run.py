@@ -177,3 +177,34 @@ def test_a_failure_to_start_again_loses_nothing(
         run(spec, tmp_path, fresh=True)
     assert content(tmp_path) == before
     assert json.loads((tmp_path / "done.json").read_text())["passes"] == 18
+
+
+def test_kept_checkpoints_can_be_measured_and_change_nothing_else(small_npz: Path, tmp_path: Path) -> None:
+    """One per two epochs and the newest, whenever else the clock saved one and wherever the run was stopped."""
+    spec = spec_on(small_npz, "csam", epochs=5)
+    run(spec, tmp_path / "plain")
+    run(spec, tmp_path / "kept", keep_every=2)
+
+    def stop(step: int, n_steps: int, loss: float) -> None:
+        if step == 15:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, tmp_path / "stopped", keep_every=2, checkpoint_every=0, on_progress=stop)
+    run(spec, tmp_path / "stopped", keep_every=2)
+    kept, plain = content(tmp_path / "kept"), content(tmp_path / "plain")
+    assert content(tmp_path / "stopped") == kept
+    assert {name: kept[name] for name in plain} == plain
+    others = {Path(name).parts[1] for name in kept.keys() - plain.keys()}
+    assert others == {"step-00000012", "step-00000024"}
+    measured = {record["step"]: record for record in experiment.measure(tmp_path / "kept", ["quality"])}
+    assert list(measured) == [12, 24, 30]
+    on_the_way = [r for r in RunFolder(tmp_path / "kept").steps() if r.get("tracker") == "quality"]
+    for record in on_the_way:
+        if record["step"] in measured:
+            assert record["test/ece"] == measured[record["step"]]["test/ece"]
+
+
+def test_keeping_checkpoints_backwards_is_refused(small_npz: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="every ≥ 0 epochs, but got -1"):
+        run(spec_on(small_npz, "sgd"), tmp_path, keep_every=-1)

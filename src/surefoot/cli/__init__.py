@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 import typer
 
-from surefoot.cli import audit as _audit  # noqa: F401  (its commands join the others)
 from surefoot.cli.app import app
 from surefoot.errors import SurefootError
 
 # click's UsageError, wherever this version of typer keeps it
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-
 INTERRUPTED = 130
+
+for _commands in ("train", "report", "parts", "audit"):  # in the order of --help
+    import_module(f"surefoot.cli.{_commands}")
 
 
 def main() -> None:

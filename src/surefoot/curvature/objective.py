@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from surefoot.errors import InputError
+from surefoot.modes import in_eval_mode
 from surefoot.schema import LossTerms
 
 LossFunction = Callable[[Tensor, Tensor], Tensor | LossTerms]
@@ -109,17 +110,13 @@ def still(model: nn.Module) -> Iterator[None]:
     Args:
         model: Its training flags are restored one by one, also when the body raises.
     """
-    modes = [(module, module.training) for module in model.modules()]
     fast = torch.backends.mha.get_fastpath_enabled()
-    model.eval()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        with in_eval_mode(model), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-        for module, training in modes:
-            module.training = training
 
 
 def chunks(inputs: Tensor, labels: Tensor, size: int | None) -> list[tuple[Tensor, Tensor]]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from surefoot.errors import InputError
-from surefoot.losses._modes import in_eval_mode
+from surefoot.modes import in_eval_mode
 
 
 def simplex(n_features: int, n_classes: int, generator: torch.Generator) -> Tensor:

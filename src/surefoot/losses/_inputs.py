@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from surefoot.losses._base import true_class
-from surefoot.losses._modes import in_eval_mode
+from surefoot.modes import in_eval_mode
 from surefoot.schema import Splits
 
 Aim = Literal["ce", "margin"]

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from surefoot.errors import OptionError
 from surefoot.losses._base import Batch, Loss, Scene, needs_real_inputs
 from surefoot.losses._inputs import InputRange, margins
-from surefoot.losses._modes import in_eval_mode
 from surefoot.losses.label_smoothing import smoothed
+from surefoot.modes import in_eval_mode
 from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Split, Splits
 

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from surefoot.errors import InputError, OptionError
 from surefoot.losses._base import Batch, Loss, Scene, true_class
-from surefoot.losses._modes import in_eval_mode
 from surefoot.losses.dece import dece_of
+from surefoot.modes import in_eval_mode
 from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Splits
 

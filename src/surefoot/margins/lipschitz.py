@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from surefoot.errors import InputError
 from surefoot.margins.margin import true_margin
-from surefoot.margins.robust import Norm, check_ball, evaluating
+from surefoot.margins.robust import Norm, check_ball
+from surefoot.modes import in_eval_mode
 
 # Activations whose slope is at most one; GELU and SiLU go above it (1.129 and 1.100).
 SLOPES: dict[type[nn.Module], float] = {
@@ -98,6 +99,6 @@ def certified_margin(model: nn.Module, inputs: Tensor, labels: Tensor, *, epsilo
         Shape ``(n,)``, float64.
     """
     check_ball(epsilon, norm)
-    with evaluating(model), torch.no_grad():
+    with in_eval_mode(model), torch.no_grad():
         clean = true_margin(model(inputs), labels)
     return clean - epsilon * margin_lipschitz(model, labels, norm=norm)

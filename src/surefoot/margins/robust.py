@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -12,6 +10,7 @@ from torch import Tensor, nn
 
 from surefoot.errors import InputError, OptionError
 from surefoot.margins.margin import true_margin
+from surefoot.modes import in_eval_mode
 
 Norm = Literal["l2", "linf"]
 
@@ -20,18 +19,6 @@ def check_ball(epsilon: float, norm: str) -> None:
     """Refuse a radius or a norm that makes no ball."""
     if epsilon < 0 or not math.isfinite(epsilon) or norm not in ("l2", "linf"):
         raise OptionError(f"Expected epsilon ≥ 0 and norm l2 or linf, but got {epsilon} and {norm!r}. Try 0.1 and l2.")
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Hold a model in evaluation mode; every module's mode comes back."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _dual_norm(gradient: Tensor, norm: Norm) -> Tensor:
@@ -83,7 +70,7 @@ def first_order_margin(
     """
     check_ball(epsilon, norm)
     x = inputs.detach().requires_grad_()
-    with evaluating(model), torch.enable_grad():
+    with in_eval_mode(model), torch.enable_grad():
         z = model(x).double()
         own = z.gather(1, labels[:, None])[:, 0]
         best = torch.full((len(x),), torch.inf, dtype=torch.float64, device=z.device)
@@ -123,7 +110,7 @@ def attacked_margin(
     check_ball(epsilon, norm)
     x = inputs.detach().clone()
     shape = (-1, *[1] * (x.ndim - 1))
-    with evaluating(model):
+    with in_eval_mode(model):
         best, gradient = margin_gradient(model, x, labels)
         best_x = x.clone()
         for step in range(n_steps if epsilon > 0 else 0):

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from surefoot.errors import InputError
+from surefoot.modes import in_eval_mode
 from surefoot.registry import MODELS
 from surefoot.schema import PartSpec, Splits
 
@@ -44,10 +45,8 @@ def build_model(spec: PartSpec, splits: Splits) -> nn.Module:
 
 
 def _try_out(model: nn.Module, name: str, splits: Splits) -> None:
-    was_training = model.training
-    model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), in_eval_mode(model):
             shape = tuple(model(splits.train.inputs[:2]).shape)
     except (RuntimeError, ValueError, TypeError, AttributeError) as error:
         reason = str(error).partition("\n")[0]
@@ -55,8 +54,6 @@ def _try_out(model: nn.Module, name: str, splits: Splits) -> None:
             f"Expected model {name} to take inputs of shape {splits.input_shape}, but it failed: {reason}. "
             "Choose a model that fits the data."
         ) from error
-    finally:
-        model.train(was_training)
     if shape != (min(2, len(splits.train)), splits.n_classes):
         raise InputError(
             f"Expected model {name} to give {splits.n_classes} logits per example, but two examples gave {shape}. "

@@ -17,26 +17,29 @@ from surefoot.schema import MethodSpec, PartSpec
 __all__ = ["Parts", "Plain", "StepFacts", "Wrapper", "build_optimizer"]
 
 
-def build_optimizer(method: MethodSpec, model: nn.Module) -> Wrapper:
+def build_optimizer(method: MethodSpec, model: nn.Module, *, n_train: int | None = None) -> Wrapper:
     """Make a method's optimizer for a model.
 
     Args:
         method: Says which optimizer and, where it wraps another, which base.
         model: Its parameters are optimized; those that do not require a gradient are left out.
+        n_train: Number of training examples, for an optimizer with an option of that name that was not given.
 
     Returns:
         An optimizer that is stepped with a closure.
     """
     params = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if method.base is None:
-        made = _build_base(method.optimizer, params, model)
+        made = _build_base(method.optimizer, params, model, n_train)
     else:
-        made = OPTIMIZERS.build(method.optimizer, _build_base(method.base, params, model), model)
+        made = OPTIMIZERS.build(method.optimizer, _build_base(method.base, params, model, n_train), model)
     return made if isinstance(made, Wrapper) else Plain(made)
 
 
-def _build_base(spec: PartSpec, params: list[nn.Parameter], model: nn.Module) -> Any:
+def _build_base(spec: PartSpec, params: list[nn.Parameter], model: nn.Module, n_train: int | None) -> Any:
     """Make a base optimizer; one whose function takes a second argument is given the model as well."""
+    if "n_train" in spec.options and spec.options["n_train"] is None:
+        spec = PartSpec(spec.name, {**spec.options, "n_train": n_train}, spec.source)
     takes = inspect.signature(OPTIMIZERS[spec.name].build).parameters.values()
     wants_model = sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in takes) > 1
     return OPTIMIZERS.build(spec, params, model) if wants_model else OPTIMIZERS.build(spec, params)

@@ -20,6 +20,8 @@ from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
 from surefoot.seeding import generator as stream
 
+N_TRAIN = 50_000  # of CIFAR, what the authors' code takes
+
 
 class Posterior(Optimizer):
     """The step of bSAM on mean w, momentum m and precision s of a diagonal Gaussian N(w, 1/(N·s)).
@@ -151,7 +153,7 @@ class BSAM(SharpnessAware):
         *,
         lr: float = 0.5,
         rho: float = 0.01,
-        n_train: int = 50_000,
+        n_train: int = N_TRAIN,
         augmentation: float = 1.0,
         prior_precision: float = 40.0,
         beta1: float = 0.9,
@@ -224,7 +226,7 @@ def bsam(
     *,
     lr: float = 0.5,
     rho: float = 0.01,
-    n_train: int = 50_000,
+    n_train: int | None = None,
     augmentation: float = 1.0,
     prior_precision: float = 40.0,
     beta1: float = 0.9,
@@ -233,13 +235,16 @@ def bsam(
     m: int | None = None,
     seed: int = 0,
 ) -> Wrapper:
-    """SAM as variational inference: a mean, a precision, and samples to average predictions over."""
+    """SAM as variational inference: a mean, a precision, and samples to average predictions over.
+
+    Without n_train it is the number of examples that the run trains on; where there is no run, CIFAR's.
+    """
     return BSAM(
         params,
         model,
         lr=lr,
         rho=rho,
-        n_train=n_train,
+        n_train=N_TRAIN if n_train is None else n_train,
         augmentation=augmentation,
         prior_precision=prior_precision,
         beta1=beta1,

@@ -71,6 +71,7 @@ def options(row: Row) -> list[tuple[str, str]]:
         "epochs": spec.epochs,
         "batch size": spec.batch_size,
         "schedule": spec.schedule,
+        "augmentation": spec.augmentation,
         "device": spec.device,
         "seeds": ", ".join(map(str, row.seeds)),
     }
@@ -119,7 +120,8 @@ def _data(run: RunFolder) -> str:
 
 def _training(run: RunFolder) -> str:
     spec = run.spec
-    return f"{spec.epochs} epochs · batch size {spec.batch_size} · {spec.schedule} schedule · {spec.device}"
+    words = [f"{spec.epochs} epochs", f"batch size {spec.batch_size}", f"{spec.schedule} schedule", spec.device]
+    return " · ".join([*words, f"augmented by {spec.augmentation}"] if spec.augment else words)
 
 
 def _cost(summary: Summary) -> str:

@@ -178,6 +178,7 @@ def _labels(groups: dict[str, RunFolder]) -> dict[str, str]:
         "epochs": lambda run: f"{run.spec.epochs} epochs",
         "batch": lambda run: f"batch {run.spec.batch_size}",
         "schedule": lambda run: run.spec.schedule,
+        "augment": lambda run: f"augment {run.spec.augmentation}",
     }
     varying = [show for show in extras.values() if len({show(run) for run in groups.values()}) > 1]
     labels = {key: ", ".join([run.spec.method.label, *(show(run) for show in varying)]) for key, run in groups.items()}

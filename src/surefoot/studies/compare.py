@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError, SurefootError
-from surefoot.method import parse_method
+from surefoot.method import parse_method, read_augment
 from surefoot.records import RunFolder
 from surefoot.registry import DATA, MODELS
 from surefoot.schema import UNTRACKED, RunSpec, Tracking
@@ -30,6 +30,7 @@ def make_spec(
     *,
     data: str = "fashion",
     model: str = "mlp",
+    augment: str = "none",
     lr: float | None = None,
     momentum: float | None = None,
     weight_decay: float | None = None,
@@ -41,6 +42,7 @@ def make_spec(
         method: For example ``"csam:gamma=2"``.
         data: For example ``"npz:photos.npz"``.
         model: For example ``"mlp:width=100"``.
+        augment: For example ``"crop + flip"``.
         lr: Learning rate of every optimizer that does not set its own.
         momentum: Likewise, for those that take it.
         weight_decay: Likewise.
@@ -50,7 +52,8 @@ def make_spec(
         The spec.
     """
     base_options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
-    return RunSpec(parse_method(method, base_options), DATA.parse(data), MODELS.parse(model), **settings)
+    parts = parse_method(method, base_options), DATA.parse(data), MODELS.parse(model)
+    return RunSpec(*parts, augment=read_augment(augment), **settings)
 
 
 def plan(

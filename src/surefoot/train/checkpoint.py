@@ -1,6 +1,7 @@
 """The whole state of a training on disk: safetensors and JSON, no pickle.
 
-Each checkpoint is a folder ``checkpoint/step-<n>`` that appears by one rename; then older ones are removed.
+Each checkpoint is a folder ``checkpoint/step-<n>`` that appears by one rename; then older ones are removed, but for
+those that are to be kept.
 ``model.safetensors`` alone is what a user of the trained network needs.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +69,17 @@ def unpack(packed: Any, tensors: dict[str, Tensor]) -> Tree:
     return tuple(values) if kind == "tuple" else values
 
 
-def save_checkpoint(folder: Path, step: int, model: dict[str, Tensor], state: Tree) -> None:
-    """Write a checkpoint and remove the older ones.
+def save_checkpoint(
+    folder: Path, step: int, model: dict[str, Tensor], state: Tree, *, keep: Callable[[int], bool] = lambda step: False
+) -> None:
+    """Write a checkpoint and remove the others.
 
     Args:
         folder: Holds the checkpoints of one run.
         step: Number of steps made.
         model: The model's ``state_dict()``.
         state: Everything else.
+        keep: Says of a number of steps whether its checkpoint stays.
     """
     folder.mkdir(parents=True, exist_ok=True)
     final, aside = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{os.getpid()}.tmp"
@@ -95,7 +99,8 @@ def save_checkpoint(folder: Path, step: int, model: dict[str, Tensor], state: Tr
     aside.rename(final)
     sync_folder(folder)
     for old in folder.iterdir():
-        if old != final:
+        is_whole = old.name.startswith("step-")
+        if old != final and not (is_whole and keep(int(old.name.removeprefix("step-")))):
             shutil.rmtree(old, ignore_errors=True)
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from surefoot.data.augment import Augment, unchanged
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.optim import Parts, Wrapper
@@ -37,6 +38,7 @@ class Trainee:
     loss: Loss
     optimizer: Wrapper
     schedule: LRScheduler
+    augment: Augment = unchanged
 
 
 def horizon(n_examples: int, epochs: int, batch_size: int) -> Horizon:
@@ -75,6 +77,7 @@ def fit(
     trackers: Sequence[Tracker] = (),
     budget: float | None = None,
     checkpoint_every: float = 5.0,
+    keep_every: int = 0,
     on_progress: Progress | None = None,
 ) -> None:
     """Train, from the newest checkpoint in the folder if there is one.
@@ -89,13 +92,14 @@ def fit(
         trackers: What to measure on the way.
         budget: Share of the training time to spend on it; None for whatever the trackers' schedules take.
         checkpoint_every: Seconds between checkpoints; 0 for one after every step.
+        keep_every: Epochs between checkpoints that stay, for measuring after the fact; 0 keeps the newest only.
         on_progress: Called after every step.
 
     Raises:
         DivergedError: If the loss is no longer finite; the last good checkpoint stays.
     """
     length = horizon(len(splits.train), epochs, batch_size)
-    session = _Session(trainee, splits, folder, seed, length, Panel(trackers, length, budget))
+    session = _Session(trainee, splits, folder, seed, length, Panel(trackers, length, budget), keep_every)
     session.resume()
     trainee.model.train()
     saved = time.monotonic()
@@ -103,7 +107,7 @@ def fit(
         loss = session.advance(step, batch_size)
         if on_progress:
             on_progress(step + 1, session.length.n_steps, loss)
-        if time.monotonic() - saved >= checkpoint_every:
+        if time.monotonic() - saved >= checkpoint_every or session.is_kept(step + 1):
             session.save()
             saved = time.monotonic()
     session.save()
@@ -120,7 +124,11 @@ class _Session:
         seed: int,
         length: Horizon,
         panel: Panel,
+        keep_every: int,
     ) -> None:
+        if keep_every < 0:
+            raise InputError(f"Expected to keep a checkpoint every ≥ 0 epochs, but got {keep_every}. Write 1, say.")
+        self.keep_every = keep_every
         self.trainee, self.splits, self.folder = trainee, splits, folder
         self.seed, self.length, self.panel = seed, length, panel
         self.device = next(trainee.model.parameters()).device
@@ -149,6 +157,10 @@ class _Session:
         self.folder.cut_steps(state["steps_size"])
         set_random_state(state["random"])
 
+    def is_kept(self, step: int) -> bool:
+        """Say whether the checkpoint after so many steps stays: a matter of the step alone, never of the clock."""
+        return self.keep_every > 0 and step % (self.keep_every * self.length.steps_per_epoch) == 0
+
     def save(self) -> None:
         """Write the records so far, then a checkpoint that knows how many there are."""
         if any(not parameter.isfinite().all() for parameter in self.trainee.model.parameters()):
@@ -168,7 +180,8 @@ class _Session:
             "panel": self.panel.state_dict(),
             "random": random_state(),
         }
-        save_checkpoint(self.folder.checkpoints, self.step, self.trainee.model.state_dict(), state)
+        weights = self.trainee.model.state_dict()
+        save_checkpoint(self.folder.checkpoints, self.step, weights, state, keep=self.is_kept)
 
     def advance(self, step: int, batch_size: int) -> float:
         """Make one step and record it."""
@@ -203,7 +216,8 @@ class _Session:
     def _learn(self, rows: Tensor, step: int) -> float:
         model, objective, optimizer = self.trainee.model, self.trainee.loss, self.trainee.optimizer
         train, scene = self.splits.train, self._scene(step)
-        found = Batch(train.inputs[rows].to(self.device), train.labels[rows].to(self.device), rows.to(self.device))
+        inputs = self.trainee.augment(train.inputs[rows].to(self.device), generator(self.seed, f"augment/{step}"))
+        found = Batch(inputs, train.labels[rows].to(self.device), rows.to(self.device))
         batch = objective.prepare(model, found, scene)
         self.batch = found.inputs, found.labels
         clean: list[Tensor] = []

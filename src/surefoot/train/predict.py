@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.errors import DivergedError
+from surefoot.modes import in_eval_mode
 from surefoot.schema import Split
 
 CHUNK = 1000
@@ -25,14 +26,9 @@ def predict(model: nn.Module, split: Split) -> Tensor:
     Raises:
         DivergedError: If a logit is NaN or infinite.
     """
-    modes = [(module, module.training) for module in model.modules()]
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    model.eval()
-    try:
+    with in_eval_mode(model):
         logits = torch.cat([model(inputs.to(device)).float().cpu() for inputs in split.inputs.split(CHUNK)])
-    finally:
-        for module, training in modes:
-            module.training = training
     if not logits.isfinite().all():
         raise DivergedError("Expected finite logits, but got NaN or infinity. Lower the learning rate.")
     return logits

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import nn
 
 from surefoot.errors import OptionError
+from surefoot.modes import keeping_modes
 from surefoot.schema import Moment
 from surefoot.seeding import random_state, set_random_state
 
@@ -88,15 +89,13 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
         model: The model in training.
     """
     state = random_state()
-    modes = [(module, module.training) for module in model.modules()]
     grads = [(parameter, parameter.grad) for parameter in model.parameters()]
     for parameter, _ in grads:
         parameter.grad = None
     try:
-        yield
+        with keeping_modes(model):
+            yield
     finally:
         for parameter, grad in grads:
             parameter.grad = grad
-        for module, training in modes:
-            module.training = training
         set_random_state(state)

@@ -1,0 +1,42 @@
+"""Runs as they are printed: a comparison as a table, a verdict and a page, a single run as two lines."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from surefoot.records import RunFolder
+from surefoot.report.summary import Summary, summarise
+
+
+def show_summary(summary: Summary, page: Path, as_json: bool) -> None:
+    """Print a comparison, and write its page."""
+    from surefoot.report.page import write_page
+
+    command = shlex.join(["surefoot", *sys.argv[1:]])
+    written = write_page(summary, page, command=command)
+    if as_json:
+        print(json.dumps({**summary.to_json(), "report": str(written)}, indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    from surefoot.report.tables import summary_table
+
+    console = Console()
+    console.print(summary_table(summary, width=console.width))
+    console.print(summary.verdict(), highlight=False, markup=False)
+    print(f"Report: {written}")
+
+
+def show_run(folder: RunFolder, as_json: bool) -> None:
+    """Print what matters of one run."""
+    row = summarise([folder]).rows[0].to_json()
+    if as_json:
+        print(json.dumps({**row, "run": str(folder.path)}, indent=2, ensure_ascii=False))
+        return
+    accuracy, ece, tce = (100 * row[key]["mean"] for key in ("accuracy", "ece", "tce"))
+    cost = f"{row['passes']:,.0f} gradient passes, {row['seconds']:.1f} s"
+    print(f"accuracy {accuracy:.2f} %, ECE {ece:.2f} % ({tce:.2f} % after temperature scaling); {cost}")
+    print(f"Run: {folder.path}")
