@@ -10,6 +10,7 @@ import torch
 import surefoot
 from surefoot.data import load_splits
 from surefoot.data._arrays import splits_from_arrays
+from surefoot.data._divide import Division
 from surefoot.data.fashion import fashion
 from surefoot.errors import InputError
 from surefoot.registry import DATA
@@ -69,10 +70,10 @@ def test_contract(name: str, small_npz: Path) -> None:
 def test_npz_without_calibration_split_sets_aside_the_same_share_of_each_class() -> None:
     arrays = {key: value for key, value in small_arrays().items() if "calibration" not in key}
     arrays["y_train"] = np.arange(90) % 3
-    splits = splits_from_arrays(arrays, origin="x", calibration=0.2)
+    splits = splits_from_arrays(arrays, origin="x", division=Division(calibration=0.2))
     assert torch.bincount(splits.calibration.labels).tolist() == [6, 6, 6]
     assert torch.bincount(splits.train.labels).tolist() == [24, 24, 24]
-    again = splits_from_arrays(arrays, origin="x", calibration=0.2)
+    again = splits_from_arrays(arrays, origin="x", division=Division(calibration=0.2))
     assert torch.equal(splits.calibration.inputs, again.calibration.inputs)
 
 
