@@ -62,9 +62,9 @@ def read_noisy_labels(n_classes: int, name: str, path: str | None = None) -> Arr
     marks = PUBLISHED[get].marks
     near = Path(path).expanduser() if path is not None else None
     places = [str(place) for place in (near, near and near.parent) if place is not None and place.is_dir()]
-    file = next((found for place in places if (found := find(marks, place))), None)
+    file = next((at for place in places if (at := find(marks, place))), None)
     file = file or locate(f"the labels of CIFAR-{n_classes}N", marks, get=get)
-    found = read_npz(file) if file.suffix == ".npz" else _read_torch_arrays(file)
+    found: dict[str, Array] = read_npz(file) if file.suffix == ".npz" else _read_torch_arrays(file)
     labels = found.get(name)
     if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise InputError(
