@@ -78,6 +78,6 @@ def read_svhn(file: Path) -> tuple[Array, Array]:
     if labels.size != pixels.shape[-1] or not labels.size or not 0 <= labels.min() <= labels.max() <= 10:
         raise InputError(
             f"Expected {pixels.shape[-1]} labels in 1…10 in {file}, but got {labels.size}, from "
-            f"{labels.min(initial=0)} to {labels.max(initial=0)}. Get the file again."
+            f"{min(labels.tolist(), default=None)} to {max(labels.tolist(), default=None)}. Get the file again."
         )
     return np.ascontiguousarray(pixels.transpose(3, 0, 1, 2)), labels % 10
