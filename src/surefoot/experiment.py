@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -114,6 +115,8 @@ def run(
         if fresh:
             folder.clear()
         folder.begin(spec, name, _describe(splits), environment(threads, spec.device), tracking)
+        if rows := {split: found for split in SPLITS if (found := splits[split].rows) is not None}:
+            folder.write_rows(rows)
         length = horizon(len(splits.train), spec.epochs, spec.batch_size)
         seed_everything(spec.seed, "train")
         fit(
@@ -225,4 +228,5 @@ def _describe(splits: Splits) -> dict[str, object]:
         "classes": list(splits.class_names),
         "input_shape": list(splits.input_shape),
         "examples": {split: len(splits[split]) for split in SPLITS},
+        "scaling": dataclasses.asdict(splits.scaling) if splits.scaling else None,
     }

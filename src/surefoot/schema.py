@@ -26,12 +26,26 @@ SPLITS: tuple[SplitName, ...] = ("train", "calibration", "test")
 OptionValue = bool | int | float | str | None
 
 
+class Rows(NamedTuple):
+    """Where examples stand in the files they come from: which part of the published data, and the rows there."""
+
+    source: str
+    numbers: np.ndarray[Any, Any]
+
+
 @dataclass(frozen=True)
 class Split:
-    """One part of a data set: inputs ``(n, *shape)`` as float32 and labels ``(n,)`` as int64."""
+    """One part of a data set.
+
+    Attributes:
+        inputs: ``(n, *shape)`` as float32.
+        labels: ``(n,)`` as int64.
+        rows: Where the examples come from, if that is known.
+    """
 
     inputs: Tensor
     labels: Tensor
+    rows: Rows | None = None
 
     def __len__(self) -> int:
         """Count the examples."""

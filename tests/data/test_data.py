@@ -10,10 +10,11 @@ import torch
 import surefoot
 from surefoot.data import load_splits
 from surefoot.data._arrays import splits_from_arrays
+from surefoot.data._divide import Division
 from surefoot.data.fashion import fashion
 from surefoot.errors import InputError
 from surefoot.registry import DATA
-from surefoot.schema import PartSpec, Splits
+from surefoot.schema import PartSpec
 from tests.conftest import small_arrays
 
 FASHION = Path(surefoot.__file__).parent / "data" / "fashion.npz"
@@ -50,29 +51,13 @@ def test_the_script_rebuilds_fashion() -> None:
     subprocess.run([sys.executable, str(script), "--check"], check=True)
 
 
-@pytest.mark.parametrize("name", [part.name for part in DATA])
-def test_contract(name: str, small_npz: Path) -> None:
-    spec = DATA.parse(f"npz:{small_npz}" if name == "npz" else name)
-    splits = load_splits(spec)
-    assert isinstance(splits, Splits)
-    for split in ("train", "calibration", "test"):
-        part = splits[split]
-        assert len(part) > 0
-        assert part.inputs.dtype == torch.float32
-        assert part.inputs.isfinite().all()
-        assert part.inputs.shape[1:] == splits.input_shape
-        assert part.labels.dtype == torch.int64
-        assert 0 <= part.labels.min() <= part.labels.max() < splits.n_classes
-    assert load_splits(spec).fingerprint == splits.fingerprint
-
-
 def test_npz_without_calibration_split_sets_aside_the_same_share_of_each_class() -> None:
     arrays = {key: value for key, value in small_arrays().items() if "calibration" not in key}
     arrays["y_train"] = np.arange(90) % 3
-    splits = splits_from_arrays(arrays, origin="x", calibration=0.2)
+    splits = splits_from_arrays(arrays, origin="x", division=Division(calibration=0.2))
     assert torch.bincount(splits.calibration.labels).tolist() == [6, 6, 6]
     assert torch.bincount(splits.train.labels).tolist() == [24, 24, 24]
-    again = splits_from_arrays(arrays, origin="x", calibration=0.2)
+    again = splits_from_arrays(arrays, origin="x", division=Division(calibration=0.2))
     assert torch.equal(splits.calibration.inputs, again.calibration.inputs)
 
 

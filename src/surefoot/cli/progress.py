@@ -1,4 +1,4 @@
-"""A live display: of runs, one bar each and one for all; of a file, how much has been read; with the time left."""
+"""A live display: of runs, one bar each and one for all; of a file, how much was read or came; with the time left."""
 
 from __future__ import annotations
 
@@ -99,3 +99,17 @@ def reading(name: str) -> Iterator[Callable[[int, float | None], None]]:
             bars.update(task[0], completed=share, total=1.0 if share is not None else None, note=note)
 
         yield on_rows
+
+
+@contextmanager
+def downloading() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show how much of each file has come while the block lasts."""
+    with _bars() as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def on_bytes(name: str, have: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total, note="")
+            bars.update(tasks[name], completed=have, total=total, note=f"{have / 1e6:,.1f} MB")
+
+        yield on_bytes

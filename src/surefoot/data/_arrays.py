@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.data._divide import DEFAULT, Array, Division, divide
 from surefoot.errors import InputError
 from surefoot.schema import SPLITS, Scaling, Split, SplitName, Splits
-from surefoot.seeding import generator
 
-Array = np.ndarray[Any, Any]
+
+class Readable(Protocol):
+    """An array, or whatever reads rows when they are asked for."""
+
+    def __getitem__(self, rows: Array, /) -> Array:
+        """Give these rows."""
 
 
 def splits_from_arrays(
     arrays: Mapping[str, Any],
     *,
     origin: str,
-    calibration: float = 0.2,
+    division: Division = DEFAULT,
     class_names: Sequence[str] | None = None,
 ) -> Splits:
     """Check arrays and make them splits that a network can be trained on.
@@ -33,8 +39,7 @@ def splits_from_arrays(
         arrays: ``x_train``, ``y_train``, ``x_test``, ``y_test`` and, where the data come with a calibration
             split of their own, ``x_calibration`` and ``y_calibration``.
         origin: Where they come from, for error messages.
-        calibration: Where there is no such split, the share of each class that is set aside from the training
-            examples, the same ones every time.
+        division: How many of them to use and, where there is no calibration split, how to set one aside.
         class_names: One name per class; else the class numbers.
 
     Returns:
@@ -48,16 +53,80 @@ def splits_from_arrays(
         raise InputError(
             f"Expected {origin} to hold {', '.join(missing)}, but it holds {', '.join(arrays) or 'nothing'}."
         )
-    parts = {name: _pair(arrays, name, origin) for name in SPLITS if f"x_{name}" in arrays}
-    if "calibration" not in parts:
-        parts["train"], parts["calibration"] = _set_aside(*parts["train"], calibration)
+    found = {name: _pair(arrays, name, origin) for name in SPLITS if f"x_{name}" in arrays}
+    return splits_from_rows(
+        {name: x for name, (x, _) in found.items()},
+        {name: y for name, (_, y) in found.items()},
+        origin=origin,
+        division=division,
+        class_names=class_names,
+    )
+
+
+def splits_from_rows(
+    inputs: Mapping[SplitName, Readable],
+    labels: Mapping[SplitName, Array],
+    *,
+    origin: str,
+    division: Division = DEFAULT,
+    class_names: Sequence[str] | None = None,
+) -> Splits:
+    """Divide what can be read row by row; what no split needs is never read.
+
+    Args:
+        inputs: Of the published parts; each gives an array for an array of row numbers.
+        labels: Of the same parts, as int64.
+        origin: Where they come from, for error messages.
+        division: Who gets which rows.
+        class_names: One name per class; else the class numbers.
+
+    Returns:
+        The three splits.
+    """
+    rows = divide(labels, division)
+    sources: dict[SplitName, SplitName] = {name: rows[name].source for name in SPLITS}  # type: ignore[misc]
+    parts = {
+        name: (inputs[sources[name]][rows[name].numbers], labels[sources[name]][rows[name].numbers]) for name in SPLITS
+    }
     n_classes = len(class_names) if class_names else _count_classes(parts["train"][1], origin)
     for name, (x, y) in parts.items():
         _check(x, y, parts["train"][0], n_classes, f"{origin}, {name} split")
     scaling = _scaling(parts["train"][0])
-    splits = {name: Split(_inputs(x, scaling), torch.from_numpy(y)) for name, (x, y) in parts.items()}
+    splits = {name: Split(_inputs(x, scaling), torch.from_numpy(y), rows[name]) for name, (x, y) in parts.items()}
     names = tuple(class_names or map(str, range(n_classes)))
     return Splits(**splits, class_names=names, fingerprint=_fingerprint(parts), scaling=scaling)
+
+
+def relabel(splits: Splits, labels: Array, *, origin: str) -> Splits:
+    """Give the training and calibration examples other labels; the division stays as it is.
+
+    Args:
+        splits: A data set whose rows are known.
+        labels: One per row of the published training part.
+        origin: Where they come from, for error messages.
+
+    Returns:
+        The same examples with the new labels; the test split is left alone.
+
+    Raises:
+        InputError: If there are not enough labels, or one is no class.
+    """
+    changed = {}
+    digest = hashlib.sha256(splits.fingerprint.encode())
+    for name in ("train", "calibration"):
+        split = getattr(splits, name)
+        if split.rows is None or split.rows.source != "train":
+            continue
+        if split.rows.numbers.max() >= len(labels):
+            raise InputError(
+                f"Expected a label for each training example, row {split.rows.numbers.max()} included, but {origin} "
+                f"has {len(labels)}. Use both files as published, or a subset with n_train."
+            )
+        new = labels[split.rows.numbers].astype(np.int64)
+        _check_labels(new, splits.n_classes, origin)
+        digest.update(new.tobytes())
+        changed[name] = dataclasses.replace(split, labels=torch.from_numpy(new))
+    return dataclasses.replace(splits, fingerprint=digest.hexdigest(), **changed)
 
 
 def _pair(arrays: Mapping[str, Any], name: SplitName, origin: str) -> tuple[Array, Array]:
@@ -86,11 +155,7 @@ def _check(inputs: Array, labels: Array, reference: Array, n_classes: int, where
         raise InputError(
             f"Expected inputs like those for training, {reference.shape[1:]}, but got {inputs.shape[1:]} in {where}."
         )
-    if labels.min() < 0 or labels.max() >= n_classes:
-        worst = labels.min() if labels.min() < 0 else labels.max()
-        raise InputError(
-            f"Expected labels in 0…{n_classes - 1}, but got {worst} in {where}. Number the classes from 0."
-        )
+    _check_labels(labels, n_classes, where)
     if inputs.dtype.kind == "f":
         bad = ~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)
         if bad.any():
@@ -100,26 +165,20 @@ def _check(inputs: Array, labels: Array, reference: Array, n_classes: int, where
             )
 
 
+def _check_labels(labels: Array, n_classes: int, where: str) -> None:
+    if labels.min() < 0 or labels.max() >= n_classes:
+        worst = labels.min() if labels.min() < 0 else labels.max()
+        raise InputError(
+            f"Expected labels in 0…{n_classes - 1}, but got {worst} in {where}. Number the classes from 0."
+        )
+
+
 def _count_classes(labels: Array, origin: str) -> int:
     """The training split must know all classes; a label beyond the number of examples is no class number."""
     highest = int(labels.max(initial=0))
     if highest > len(labels):
         raise InputError(f"Expected classes numbered from 0, but got label {highest} in {origin}. Renumber them.")
     return highest + 1
-
-
-def _set_aside(inputs: Array, labels: Array, share: float) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Divide training examples class by class; the draw depends on nothing but their number."""
-    if not 0 < share < 1:
-        raise InputError(f"Expected calibration to be a share between 0 and 1, but got {share:g}. Choose 0.2, say.")
-    order = torch.randperm(len(labels), generator=generator(0, "calibration split")).numpy()
-    held: list[int] = []
-    for label in np.unique(labels):
-        rows = order[labels[order] == label]
-        held.extend(rows[: round(share * len(rows))].tolist())
-    mask = np.zeros(len(labels), bool)
-    mask[held] = True
-    return (inputs[~mask], labels[~mask]), (inputs[mask], labels[mask])
 
 
 def _scaling(train: Array) -> Scaling | None:

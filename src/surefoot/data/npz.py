@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from surefoot.data._arrays import splits_from_arrays
+from surefoot.data._divide import Division
 from surefoot.errors import InputError
 from surefoot.registry import DATA
 from surefoot.schema import Splits
 
 
-@DATA.register("npz")
-def npz(*, path: str, calibration: float = 0.2) -> Splits:
+@DATA.register("npz", licence="yours")
+def npz(
+    *, path: str, calibration: float = 0.2, split_seed: int = 0, n_train: int | None = None, n_test: int | None = None
+) -> Splits:
     """Your arrays x_train, y_train, x_test, y_test (and x_calibration, y_calibration): npz:PATH.
 
     Args:
         path: The file.
         calibration: Without a calibration split of its own, the share of the training examples to set aside.
+        split_seed: Determines which ones.
+        n_train: Train on no more than so many.
+        n_test: Test on no more than so many.
 
     Returns:
         The three splits.
@@ -30,12 +38,27 @@ def npz(*, path: str, calibration: float = 0.2) -> Splits:
     file = Path(path).expanduser()
     if not file.is_file():
         raise InputError(f"Expected an .npz file, but {path} does not exist. Check the path after npz:.")
+    division = Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test)
+    return splits_from_arrays(read_npz(file), origin=path, division=division)
+
+
+def read_npz(file: Path) -> dict[str, Any]:
+    """Read all arrays of an ``.npz`` file.
+
+    Args:
+        file: The file.
+
+    Returns:
+        The arrays by name.
+
+    Raises:
+        InputError: If it is damaged or holds pickled objects.
+    """
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as loaded:
-            arrays = {key: loaded[key] for key in loaded.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+            return {key: loaded[key] for key in loaded.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
         reason = "it holds pickled objects" if "allow_pickle" in str(error) else str(error).partition("\n")[0]
         raise InputError(
-            f"Expected {path} to be an .npz file of plain arrays, but {reason}. Save it with np.savez."
+            f"Expected {file} to be an .npz file of plain arrays, but {reason}. Save it with np.savez."
         ) from error
-    return splits_from_arrays(arrays, origin=path, calibration=calibration)

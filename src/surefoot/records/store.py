@@ -6,6 +6,7 @@
     environment.json     versions and hardware
     steps.jsonl          one line per step and per tracked moment
     timing.jsonl         seconds spent; kept apart, so that everything else is the same bits every time
+    splits.npz           where each example of each split stands in the published data
     predictions/         <split>.npz with logits and labels
     measures.jsonl       one line per metric, split and calibrator
     tracked.jsonl        one line per tracker asked after the fact
@@ -24,7 +25,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ import numpy as np
 
 from surefoot.errors import BusyError, InputError
 from surefoot.records._atomic import write_bytes, write_json
-from surefoot.schema import Predictions, RunSpec, SplitName, Tracking
+from surefoot.schema import SPLITS, Predictions, Rows, RunSpec, SplitName, Tracking
 
 Record = dict[str, Any]
 
@@ -85,7 +86,7 @@ class RunFolder:
         """Remove everything that belongs to the run, and nothing else."""
         for name in (
             *("spec.json", "environment.json", "steps.jsonl", "timing.jsonl"),
-            *("measures.jsonl", "tracked.jsonl", "done.json"),
+            *("splits.npz", "measures.jsonl", "tracked.jsonl", "done.json"),
         ):
             (self.path / name).unlink(missing_ok=True)
         for name in ("predictions", "checkpoint"):
@@ -184,6 +185,22 @@ class RunFolder:
             )
         with np.load(path, allow_pickle=False) as arrays:
             return Predictions(arrays["logits"], arrays["labels"], split)
+
+    def write_rows(self, rows: Mapping[SplitName, Rows]) -> None:
+        """Store which rows of the published data make each split."""
+        arrays = {name: found.numbers.astype(np.int32) for name, found in rows.items()}
+        sources = {f"{name}_source": np.array(found.source) for name, found in rows.items()}
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays, **sources)  # type: ignore[arg-type]
+        write_bytes(self.path / "splits.npz", buffer.getvalue())
+
+    def rows(self) -> dict[SplitName, Rows]:
+        """Read which rows of the published data make each split; empty where that was not known."""
+        path = self.path / "splits.npz"
+        if not path.exists():
+            return {}
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: Rows(str(arrays[f"{name}_source"]), arrays[name]) for name in SPLITS if name in arrays}
 
     def write_measures(self, records: Iterable[Record]) -> None:
         """Replace ``measures.jsonl``."""
