@@ -317,10 +317,12 @@ CALIBRATORS = Registry("calibrator", "calibrators", facts=("reference",))
 MODELS = Registry("model", "models")
 DATA = Registry("data set", "data")
 TRACKERS = Registry("tracker", "trackers")
+ENSEMBLES = Registry("ensemble", "ensembles", facts=("reference",))
 
 KINDS: dict[str, Registry] = {
     "optimizers": OPTIMIZERS,
     "losses": LOSSES,
+    "ensembles": ENSEMBLES,
     "metrics": METRICS,
     "calibrators": CALIBRATORS,
     "models": MODELS,
