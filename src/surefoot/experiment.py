@@ -30,8 +30,8 @@ from surefoot.train.checkpoint import load_checkpoints
 from surefoot.train.eigenbasis import join_basis
 from surefoot.train.loop import Progress, horizon
 from surefoot.train.panel import Panel
-from surefoot.train.tracker import Horizon
 from surefoot.train.schedule import make_schedule
+from surefoot.train.tracker import Horizon
 
 TRACKED = ("quality",)  # in every run, whatever else is asked for
 

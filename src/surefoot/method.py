@@ -1,7 +1,7 @@
 """How a way to train is written: ``csam:gamma=2,rho=0.1`` or ``focal + deep:members=3 + sam``.
 
-A method is a sum of parts, at most one of each kind. What is not said is cross-entropy, one network and SGD. An option that
-the optimizer does not know goes to the base optimizer that it wraps, so ``sam:lr=0.05,base=adamw`` works.
+A method is a sum of parts, at most one of each kind. What is not said is cross-entropy, one network and SGD. An
+option that the optimizer does not know goes to the base optimizer that it wraps, so ``sam:lr=0.05,base=adamw`` works.
 """
 
 from __future__ import annotations

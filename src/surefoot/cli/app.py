@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from surefoot.records import RunFolder
     from surefoot.registry import Part
     from surefoot.report.summary import Summary
-    from surefoot.schema import Tracking
+    from surefoot.schema import MethodSpec, Tracking
 
 app = typer.Typer(
     add_completion=False,
@@ -120,7 +120,7 @@ def compare(
         for method in split_methods(methods)
     ]
     planned = plan(specs, _read_seeds(seeds), out, fresh=fresh, tracking=_tracking(track, track_budget))
-    with showing({job.path: 1.0 if job.spec.method.base is None else 2.0 for job in planned}) as listen:
+    with showing({job.path: _weight(job.spec.method) for job in planned}) as listen:
         comparison = run_comparison(planned, workers=jobs, listen=listen)
     for path, error in comparison.failed.items():
         print(f"Error: {path.name}: {error}", file=sys.stderr)
@@ -133,7 +133,7 @@ def compare(
 @app.command()
 def train(
     out: Annotated[Path, typer.Option(help="The run folder.")],
-    method: Annotated[str, typer.Option(help="Method, with options as csam:gamma=2 or label_smoothing + sam.")] = "sgd",
+    method: Annotated[str, typer.Option(help="Method, with options as csam:gamma=2, or focal + deep + sam.")] = "sgd",
     seed: Annotated[int, typer.Option(help="Determines weights at the start, order of examples, dropout.")] = 0,
     data: Data = "fashion",
     model: Model = "mlp",
@@ -241,10 +241,10 @@ def report(
 
 @app.command("list")
 def list_parts(
-    kind: Annotated[str | None, typer.Argument(help="optimizers, losses, metrics, data, models, …")] = None,
+    kind: Annotated[str | None, typer.Argument(help="optimizers, losses, ensembles, metrics, data, models, …")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every optimizer, loss, metric, calibrator, model, data set and tracker with its options.
+    """Show every optimizer, loss, ensemble, metric, calibrator, model, data set and tracker with its options.
 
     Example: [bold]surefoot list optimizers[/bold]
     """
@@ -265,6 +265,12 @@ def list_parts(
         for part in registry:
             table.add_row(part.name, part.summary, ", ".join(map(str, part.options.values())))
         Console().print(table, "")
+
+
+def _weight(method: MethodSpec) -> float:
+    """Guess how long a run takes beside others."""
+    members = method.ensemble.options.get("members", 1) if method.ensemble else 1
+    return (1.0 if method.base is None else 2.0) * float(members or 1)
 
 
 def _describe(part: Part) -> dict[str, Any]:

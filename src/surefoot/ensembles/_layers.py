@@ -30,7 +30,9 @@ def replace_layers(model: nn.Module, make: Callable[[nn.Module], nn.Module | Non
     def visit(module: nn.Module) -> nn.Module:
         if id(module) not in made:
             made[id(module)] = new = make(module)
-            if new is None:
+            if new is not None:
+                new.train(module.training)
+            else:
                 for name, child in list(module.named_children()):
                     other = visit(child)
                     if other is not child:

@@ -124,7 +124,7 @@ class ManyInputs(Ensemble):
         """Divide the network's inputs and logits among the members."""
         if getattr(model, "takes_tokens", False):
             raise InputError(
-                "Expected inputs with channels for mimo, but the network reads tokens. Choose another ensemble for text."
+                "Expected inputs with channels for mimo, but the network reads tokens. Choose another ensemble."
             )
         if not is_of_logits(loss):
             raise InputError(

@@ -72,8 +72,9 @@ def try_out(model: nn.Module, name: str, splits: Splits, width: int = 1) -> None
         ) from error
     finally:
         model.train(was_training)
-    if shape != (len(inputs), width * splits.n_classes):
+    wanted = width * splits.n_classes
+    if shape != (len(inputs), wanted):
         raise InputError(
-            f"Expected model {name} to give {width * splits.n_classes} logits per example, but two examples gave {shape}. "
+            f"Expected model {name} to give {wanted} logits per example, but two examples gave {shape}. "
             "Match its last layer to the number of classes."
         )

@@ -41,9 +41,9 @@ def _build_base(spec: PartSpec, params: list[nn.Parameter], model: nn.Module) ->
     """Make a base optimizer; one whose function takes a second argument is given the model as well."""
     takes = inspect.signature(OPTIMIZERS[spec.name].build).parameters.values()
     wants_model = sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in takes) > 1
-    return (
-        OPTIMIZERS.build(spec, params, model) if wants_model else OPTIMIZERS.build(spec, _groups(spec, params, model))
-    )
+    if wants_model:
+        return OPTIMIZERS.build(spec, params, model)
+    return OPTIMIZERS.build(spec, _groups(spec, params, model))
 
 
 def _groups(spec: PartSpec, params: list[nn.Parameter], model: nn.Module) -> list[Any]:
