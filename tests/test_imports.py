@@ -15,13 +15,14 @@ SOURCE = Path(surefoot.__file__).parent
 LAYERS = {
     0: {"schema", "errors", "registry", "seeding", "modes", "method", "__init__"},
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
-    2: {"train", "records"},
+    2: {"ensembles", "train", "records"},
     3: {"trackers", "evaluate", "experiment", "certificate", "audit"},
     4: {"studies", "report"},
     5: {"cli", "serve", "integrations", "__main__"},
 }
 SIDEWAYS = {
     ("train", "records"),
+    ("train", "ensembles"),
     ("experiment", "trackers"),
     ("experiment", "evaluate"),
     ("trackers", "certificate"),

@@ -15,23 +15,25 @@ from torch import Tensor
 import surefoot
 from surefoot.data import load_splits
 from surefoot.data.augment import build_augment
+from surefoot.ensembles import Course, Ensemble, build_ensemble, innermost
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import evaluate
-from surefoot.models import build_model
+from surefoot.models import build_model, try_out
 from surefoot.optim import build_optimizer
 from surefoot.records import RunFolder
 from surefoot.records.environment import environment
 from surefoot.records.store import Record
 from surefoot.registry import DATA, LOSSES, TRACKERS
 from surefoot.schema import SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Splits, Tracking
-from surefoot.seeding import generator, seed_everything
+from surefoot.seeding import derive, generator, seed_everything
 from surefoot.trackers import build_trackers
-from surefoot.train import Trainee, fit, predict
+from surefoot.train import Trainee, fit, predict_together
 from surefoot.train.checkpoint import load_checkpoints
 from surefoot.train.eigenbasis import join_basis
 from surefoot.train.loop import Progress, horizon
 from surefoot.train.panel import Panel
 from surefoot.train.schedule import make_schedule
+from surefoot.train.tracker import Horizon
 
 TRACKED = ("quality",)  # in every run, whatever else is asked for
 
@@ -66,7 +68,7 @@ def check(spec: RunSpec) -> None:
     Raises:
         InputError: If its parts do not fit together.
     """
-    _assemble(spec, splits_of(spec))
+    _assemble(spec, splits_of(spec), build_ensemble(spec.method.ensemble))
 
 
 def run(
@@ -111,29 +113,31 @@ def run(
             return folder
         tracking = tracking if fresh or folder.run_id is None else folder.tracking
         splits = splits_of(spec)
-        trainee = _assemble(spec, splits)
+        ensemble = build_ensemble(spec.method.ensemble)
+        trainee = _assemble(spec, splits, ensemble)
         if fresh:
             folder.clear()
         folder.begin(spec, name, _describe(splits), environment(threads, spec.device), tracking)
         if rows := {split: found for split in SPLITS if (found := splits[split].rows) is not None}:
             folder.write_rows(rows)
-        length = horizon(len(splits.train), spec.epochs, spec.batch_size)
-        seed_everything(spec.seed, "train")
-        fit(
-            trainee,
-            splits,
-            folder,
-            epochs=spec.epochs,
-            batch_size=spec.batch_size,
-            seed=spec.seed,
-            trackers=build_trackers(_named(tracking.trackers), length),
-            budget=tracking.budget,
-            checkpoint_every=checkpoint_every,
-            keep_every=keep_every,
-            on_progress=on_progress,
-        )
+        for member in range(ensemble.trainings):
+            trainee = _assemble(spec, splits, ensemble, member) if member else trainee
+            seed_everything(_seed(spec, member), "train")
+            fit(
+                trainee,
+                splits,
+                folder,
+                epochs=spec.epochs,
+                batch_size=spec.batch_size,
+                seed=_seed(spec, member),
+                trackers=build_trackers(_named(tracking.trackers), _length(spec, splits, ensemble)),
+                budget=tracking.budget,
+                checkpoint_every=checkpoint_every,
+                keep_every=keep_every,
+                on_progress=on_progress,
+            )
         for split in SPLITS:
-            logits = predict(trainee.model, splits[split]).numpy()
+            logits = predict_together(ensemble, trainee.model, trainee.optimizer, splits[split], spec.seed).numpy()
             folder.write_predictions(Predictions(logits, splits[split].labels.numpy(), split))
         passes = folder.steps()[-1]["passes"]
         evaluate(folder, passes)
@@ -188,24 +192,40 @@ def _measure_checkpoint(
     folder: RunFolder, trackers: Sequence[str], weights: dict[str, Tensor], state: dict[str, Any]
 ) -> list[Record]:
     spec, step = folder.spec, state["step"]
-    splits = splits_of(spec)
-    trainee = _assemble(spec, splits)
+    splits, ensemble = splits_of(spec), build_ensemble(spec.method.ensemble)
+    trainee = _assemble(spec, splits, ensemble)
     trainee.model.load_state_dict(weights)
     trainee.loss.load_state_dict(state["loss"])
     trainee.optimizer.load_state_dict(state["optimizer"])
-    length = horizon(len(splits.train), spec.epochs, spec.batch_size)
+    length = _length(spec, splits, ensemble)
     epoch = step // length.steps_per_epoch
-    moment = Moment(step, epoch, trainee.model, splits, loss=trainee.loss, optimizer=trainee.optimizer)
+    moment = Moment(step, epoch, trainee.model, splits, loss=innermost(trainee.loss), optimizer=trainee.optimizer)
     place = {"run": folder.run_id, "seed": spec.seed, "step": step, "epoch": epoch, "passes": state["passes"]}
     seen = Panel(build_trackers(trackers, length)).look(moment, everything=True)
     return [{**place, "tracker": name, **values} for name, values in seen]
 
 
-def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
+def _seed(spec: RunSpec, member: int) -> int:
+    """Give the seed of one training; the first one's is the run's own."""
+    return derive(spec.seed, f"member/{member}") if member else spec.seed
+
+
+def _length(spec: RunSpec, splits: Splits, ensemble: Ensemble) -> Horizon:
+    """Count the steps of all trainings."""
+    one = horizon(len(splits.train), spec.epochs, spec.batch_size)
+    return Horizon(ensemble.trainings * one.n_steps, one.steps_per_epoch, one.batch_size)
+
+
+def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble, member: int = 0) -> Trainee:
+    seed, one = _seed(spec, member), horizon(len(splits.train), spec.epochs, spec.batch_size)
+    course = Course(len(splits.train), spec.epochs, one.steps_per_epoch, spec.batch_size)
     augment = build_augment(spec.augment, splits)
-    seed_everything(spec.seed, "init")
-    loss = LOSSES.build(spec.method.loss)
-    model = loss.attach(build_model(spec.model, splits), splits, generator(spec.seed, "loss"))
+    seed_everything(seed, "init")
+    inner = LOSSES.build(spec.method.loss)
+    network = inner.attach(build_model(spec.model, splits, ensemble.width), splits, generator(seed, "loss"))
+    model = ensemble.around(network, inner, generator(seed, "ensemble"))
+    try_out(model, str(spec.model), splits)
+    loss = ensemble.objective(inner, model, course)
     try:
         model.to(spec.device)
         loss.to(spec.device)
@@ -215,11 +235,14 @@ def _assemble(spec: RunSpec, splits: Splits) -> Trainee:
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
     try:
         optimizer = build_optimizer(spec.method, model, n_train=len(splits.train))
-        join_basis(optimizer, model, splits.train, loss)
+        ensemble.check(optimizer)
+        join_basis(optimizer, model, splits.train, inner)
     except ValueError as error:  # torch's own word on an option
         raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
-    length = horizon(len(splits.train), spec.epochs, spec.batch_size)
-    return Trainee(model, loss, optimizer, make_schedule(spec.schedule, optimizer, length.n_steps), augment)
+    schedule = make_schedule(
+        spec.schedule, optimizer, course.n_steps, lambda shape, step: ensemble.factor(shape, step, course)
+    )
+    return Trainee(model, loss, optimizer, schedule, augment, ensemble, member)
 
 
 def _describe(splits: Splits) -> dict[str, object]:

@@ -1,7 +1,7 @@
-"""How a way to train is written: ``csam:gamma=2,rho=0.1``, ``label_smoothing:alpha=0.1 + sam``, ``crop + flip``.
+"""How a way to train is written: ``csam:gamma=2,rho=0.1``, ``focal + deep:members=3 + sam``, ``crop + flip``.
 
-A method is a sum of parts, at most one of each kind. What is not said is cross-entropy and SGD. An option that
-the optimizer does not know goes to the base optimizer that it wraps, so ``sam:lr=0.05,base=adamw`` works.
+A method is a sum of parts, at most one of each kind. What is not said is cross-entropy, one network and SGD. An
+option that the optimizer does not know goes to the base optimizer that it wraps, so ``sam:lr=0.05,base=adamw`` works.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping
 
 from surefoot.errors import InputError, OptionError
-from surefoot.registry import AUGMENTATIONS, LOSSES, OPTIMIZERS, Part, unknown_name
+from surefoot.registry import AUGMENTATIONS, ENSEMBLES, LOSSES, OPTIMIZERS, Part, unknown_name
 from surefoot.schema import MethodSpec, OptionValue, PartSpec
 
 _PLUS = re.compile(r"\s*\+\s*(?=[A-Za-z_])")  # not the plus of 1e+3
+KINDS_OF_PARTS = (OPTIMIZERS, LOSSES, ENSEMBLES)
 _NEW_METHOD = re.compile(r",(?=\s*[A-Za-z_][\w.]*\s*(?:[,:+]|$))")  # not the comma before key=value
 _PRESETS = {"standard": "crop + flip"}  # of augmentations
 
@@ -68,16 +69,19 @@ def parse_method(text: str, defaults: Mapping[str, OptionValue] | None = None) -
     found: dict[str, tuple[Part, dict[str, OptionValue]]] = {}
     for piece in _PLUS.split(text.strip()):
         name = piece.partition(":")[0].strip()
-        if name not in LOSSES and name not in OPTIMIZERS:
-            raise unknown_name("method", name, [part.name for kind in (OPTIMIZERS, LOSSES) for part in kind])
-        kind = LOSSES if name in LOSSES else OPTIMIZERS
+        kind = next((kind for kind in KINDS_OF_PARTS if name in kind), None)
+        if kind is None:
+            raise unknown_name("method", name, [part.name for kind in KINDS_OF_PARTS for part in kind])
         if kind.kind in found:
             raise InputError(f"Expected at most one {kind.kind} in a method, but got {text!r}. Remove one of them.")
         found[kind.kind] = kind.read(piece)
     loss, loss_given = found.get("loss", (LOSSES["ce"], {}))
-    part, given = found.get("optimizer", (OPTIMIZERS["sgd"], {}))
+    ensemble, ensemble_given = found.get("ensemble", (None, {}))
+    usual = str(ensemble.facts.get("optimizer", "sgd")) if ensemble else "sgd"
+    part, given = found.get("optimizer", (OPTIMIZERS[usual], {}))
     optimizer, base = _with_base(part, given, defaults or {})
-    return MethodSpec(text.strip(), loss.spec(loss_given), optimizer, base)
+    members = ensemble.spec(ensemble_given) if ensemble else None
+    return MethodSpec(text.strip(), loss.spec(loss_given), optimizer, base, members)
 
 
 def _with_base(

@@ -318,10 +318,12 @@ MODELS = Registry("model", "models")
 DATA = Registry("data set", "data")
 AUGMENTATIONS = Registry("augmentation", "data.augment")
 TRACKERS = Registry("tracker", "trackers")
+ENSEMBLES = Registry("ensemble", "ensembles", facts=("reference",))
 
 KINDS: dict[str, Registry] = {
     "optimizers": OPTIMIZERS,
     "losses": LOSSES,
+    "ensembles": ENSEMBLES,
     "metrics": METRICS,
     "calibrators": CALIBRATORS,
     "models": MODELS,

@@ -212,12 +212,13 @@ def show_option(value: OptionValue) -> str:
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A way to train: a loss, an optimizer and, where that one wraps another, its base."""
+    """A way to train: a loss, an optimizer, where that one wraps another its base, and perhaps an ensemble."""
 
     label: str
     loss: PartSpec
     optimizer: PartSpec
     base: PartSpec | None = None
+    ensemble: PartSpec | None = None
 
     @property
     def name(self) -> str:
@@ -228,7 +229,8 @@ class MethodSpec:
     def options(self) -> dict[str, OptionValue]:
         """All options of all parts, the optimizer's winning over its base's where both have one."""
         base = self.base.options if self.base else {}
-        return {**self.loss.options, **base, **self.optimizer.options}
+        ensemble = self.ensemble.options if self.ensemble else {}
+        return {**ensemble, **self.loss.options, **base, **self.optimizer.options}
 
 
 @dataclass(frozen=True)
@@ -252,14 +254,17 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Write the spec as nested dictionaries of plain JSON values."""
-        return dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
+        if self.method.ensemble is None:
+            del values["method"]["ensemble"]  # runs of a single network keep the id that they always had
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunSpec:
         """Read back what :meth:`to_json` wrote."""
         method = dict(values["method"])
-        for part in ("loss", "optimizer", "base"):
-            method[part] = PartSpec(**method[part]) if method[part] else None
+        for part in ("loss", "optimizer", "base", "ensemble"):
+            method[part] = PartSpec(**method[part]) if method.get(part) else None
         parts = {key: PartSpec(**values[key]) for key in ("data", "model")}
         augment = tuple(PartSpec(**part) for part in values.get("augment", ()))
         return cls(**{**values, **parts, "method": MethodSpec(**method), "augment": augment})

@@ -93,6 +93,22 @@ def replaying(state: RngState | None) -> Iterator[None]:
             set_rng_state(now)
 
 
+@contextmanager
+def seeded(seed: int, purpose: str) -> Iterator[None]:
+    """Draw torch's numbers for one purpose of one seed for a while, then go on as if nothing had been drawn.
+
+    Args:
+        seed: The run's seed.
+        purpose: What the numbers are for.
+    """
+    now = rng_state()
+    torch.manual_seed(derive(seed, purpose))
+    try:
+        yield
+    finally:
+        set_rng_state(now)
+
+
 def random_state() -> dict[str, Any]:
     """Give the state of all global generators, as tensors and plain values."""
     numpy = np.random.get_state(legacy=False)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @app.command("list")
 def list_parts(
-    kind: Annotated[str | None, typer.Argument(help="optimizers, losses, metrics, data, models, …")] = None,
+    kind: Annotated[str | None, typer.Argument(help="optimizers, losses, ensembles, metrics, data, models, …")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every optimizer, loss, metric, calibrator, model, data set and tracker with its options.
+    """Show every optimizer, loss, ensemble, metric, calibrator, model, data set and tracker with its options.
 
     Example: [bold]surefoot list optimizers[/bold]
     """

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from surefoot.cli.app import RUNS, AsJson, Threads, app
 from surefoot.cli.settings import Settings, Watching, spread
 from surefoot.errors import InputError
+
+if TYPE_CHECKING:
+    from surefoot.schema import MethodSpec
 
 Fresh = Annotated[bool, typer.Option("--fresh", help="Train again, even what is finished.")]
 
@@ -46,7 +49,7 @@ def compare(
     _check_out(out)
     specs = [settings.spec(method) for method in split_methods(methods)]
     planned = plan(specs, _read_seeds(seeds), out, fresh=fresh, tracking=watching.tracking())
-    with showing({job.path: 1.0 if job.spec.method.base is None else 2.0 for job in planned}) as listen:
+    with showing({job.path: _weight(job.spec.method) for job in planned}) as listen:
         comparison = run_comparison(planned, workers=jobs, listen=listen)
     for path, error in comparison.failed.items():
         print(f"Error: {path.name}: {error}", file=sys.stderr)
@@ -62,7 +65,7 @@ def train(
     out: Annotated[Path, typer.Option(help="The run folder.")],
     settings: Settings,
     watching: Watching,
-    method: Annotated[str, typer.Option(help="Method, with options as csam:gamma=2 or label_smoothing + sam.")] = "sgd",
+    method: Annotated[str, typer.Option(help="Method, with options as csam:gamma=2 or focal + deep + sam.")] = "sgd",
     seed: Annotated[int, typer.Option(help="Determines weights at the start, order of examples, dropout.")] = 0,
     threads: Threads = 1,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every step.")] = 5.0,
@@ -96,6 +99,12 @@ def train(
             on_progress=lambda step, n_steps, loss: listen(News(job, step, n_steps, loss)),
         )
     show_run(folder, as_json)
+
+
+def _weight(method: MethodSpec) -> float:
+    """Guess how long a run takes beside others."""
+    members = method.ensemble.options.get("members", 1) if method.ensemble else 1
+    return (1.0 if method.base is None else 2.0) * float(members or 1)
 
 
 def _read_seeds(text: str) -> list[int]:

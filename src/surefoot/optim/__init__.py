@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from operator import attrgetter
 from typing import Any
 
 from torch import nn
@@ -22,7 +23,8 @@ def build_optimizer(method: MethodSpec, model: nn.Module, *, n_train: int | None
 
     Args:
         method: Says which optimizer and, where it wraps another, which base.
-        model: Its parameters are optimized; those that do not require a gradient are left out.
+        model: Its parameters are optimized; those that do not require a gradient are left out. A module may have
+            ``own_rules``: a learning rate, relative to that of the others, or a weight decay for parameters by name.
         n_train: Number of training examples, for an optimizer with an option of that name that was not given.
 
     Returns:
@@ -42,4 +44,23 @@ def _build_base(spec: PartSpec, params: list[nn.Parameter], model: nn.Module, n_
         spec = PartSpec(spec.name, {**spec.options, "n_train": n_train}, spec.source)
     takes = inspect.signature(OPTIMIZERS[spec.name].build).parameters.values()
     wants_model = sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in takes) > 1
-    return OPTIMIZERS.build(spec, params, model) if wants_model else OPTIMIZERS.build(spec, params)
+    if wants_model:
+        return OPTIMIZERS.build(spec, params, model)
+    return OPTIMIZERS.build(spec, _groups(spec, params, model))
+
+
+def _groups(spec: PartSpec, params: list[nn.Parameter], model: nn.Module) -> list[Any]:
+    """Put parameters with rules of their own into groups of their own; give the list as it is where none has any."""
+    ruled: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {}
+    for module in model.modules():
+        for name, rules in getattr(module, "own_rules", {}).items():
+            parameter = attrgetter(name)(module)
+            if parameter is not None and parameter.requires_grad:
+                absolute = {key: value * spec.options["lr"] if key == "lr" else value for key, value in rules.items()}
+                ruled.setdefault(tuple(absolute.items()), []).append(parameter)
+    if not ruled:
+        return params
+    apart = {id(parameter) for group in ruled.values() for parameter in group}
+    common = [parameter for parameter in params if id(parameter) not in apart]
+    groups: list[Any] = [{"params": common}] if common else []
+    return groups + [{"params": group, **dict(rules)} for rules, group in ruled.items()]

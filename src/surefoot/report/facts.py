@@ -61,6 +61,7 @@ def options(row: Row) -> list[tuple[str, str]]:
     spec = row.runs[0].spec
     parts = {
         "loss": spec.method.loss,
+        "ensemble": spec.method.ensemble,
         "optimizer": spec.method.optimizer,
         "base optimizer": spec.method.base,
         "data": spec.data,

@@ -1,8 +1,8 @@
 """The whole state of a training on disk: safetensors and JSON, no pickle.
 
 Each checkpoint is a folder ``checkpoint/step-<n>`` that appears by one rename; then older ones are removed, but for
-those that are to be kept.
-``model.safetensors`` alone is what a user of the trained network needs.
+those that are to be kept. ``model.safetensors`` alone is what a user of the trained network needs, or
+``member-<i>.safetensors`` where an ensemble keeps several.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,13 @@ def unpack(packed: Any, tensors: dict[str, Tensor]) -> Tree:
 
 
 def save_checkpoint(
-    folder: Path, step: int, model: dict[str, Tensor], state: Tree, *, keep: Callable[[int], bool] = lambda step: False
+    folder: Path,
+    step: int,
+    model: dict[str, Tensor],
+    state: Tree,
+    members: Sequence[dict[str, Tensor]] = (),
+    *,
+    keep: Callable[[int], bool] = lambda step: False,
 ) -> None:
     """Write a checkpoint and remove the others.
 
@@ -79,6 +85,7 @@ def save_checkpoint(
         step: Number of steps made.
         model: The model's ``state_dict()``.
         state: Everything else.
+        members: Weights that an ensemble keeps.
         keep: Says of a number of steps whether its checkpoint stays.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,6 +96,8 @@ def save_checkpoint(
     tensors: dict[str, Tensor] = {}
     text = json.dumps(pack(state, tensors))
     save_file(weights, aside / "model.safetensors")
+    for index, member in enumerate(members):
+        save_file(member, aside / f"member-{index:04d}.safetensors")
     save_file(tensors, aside / "state.safetensors")
     (aside / "state.json").write_text(text)
     for file in aside.iterdir():
@@ -111,7 +120,8 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Tree] | None:
         folder: Holds the checkpoints of one run.
 
     Returns:
-        The model's state and everything else; None if there is no checkpoint.
+        The model's state and everything else, with the members' weights under ``"members"``; None if there is no
+        checkpoint.
     """
     found = sorted(folder.glob("step-*")) if folder.exists() else []
     return _read(found[-1]) if found else None
@@ -125,4 +135,5 @@ def load_checkpoints(folder: Path) -> Iterator[tuple[dict[str, Tensor], Tree]]:
 def _read(checkpoint: Path) -> tuple[dict[str, Tensor], Tree]:
     tensors = load_file(checkpoint / "state.safetensors")
     state = unpack(json.loads((checkpoint / "state.json").read_text()), tensors)
+    state["members"] = [load_file(path) for path in sorted(checkpoint.glob("member-*.safetensors"))]
     return load_file(checkpoint / "model.safetensors"), state

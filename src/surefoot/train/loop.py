@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from surefoot.data.augment import Augment, unchanged
+from surefoot.ensembles import Course, Ensemble, innermost
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.optim import Parts, Wrapper
@@ -32,13 +33,24 @@ Progress = Callable[[int, int, float], None]  # steps made, steps in all, loss
 
 @dataclass(frozen=True)
 class Trainee:
-    """What is trained, and by what."""
+    """What is trained, and by what.
+
+    Attributes:
+        model: The network, as the ensemble has changed it.
+        loss: What a step minimises.
+        optimizer: Makes the steps.
+        schedule: Sets its learning rate.
+        ensemble: Keeps members; one network as it is by default.
+        member: Which of its trainings this is.
+    """
 
     model: nn.Module
     loss: Loss
     optimizer: Wrapper
     schedule: LRScheduler
     augment: Augment = unchanged
+    ensemble: Ensemble = field(default_factory=Ensemble)
+    member: int = 0
 
 
 def horizon(n_examples: int, epochs: int, batch_size: int) -> Horizon:
@@ -82,6 +94,9 @@ def fit(
 ) -> None:
     """Train, from the newest checkpoint in the folder if there is one.
 
+    Of an ensemble with several trainings, this is one: steps are counted over all of them, and the checkpoint at the
+    end of one is where the next one starts.
+
     Args:
         trainee: Changed in place.
         splits: The data; the training split is trained on.
@@ -99,17 +114,22 @@ def fit(
         DivergedError: If the loss is no longer finite; the last good checkpoint stays.
     """
     length = horizon(len(splits.train), epochs, batch_size)
-    session = _Session(trainee, splits, folder, seed, length, Panel(trackers, length, budget), keep_every)
+    n_steps = trainee.ensemble.trainings * length.n_steps
+    panel = Panel(trackers, Horizon(n_steps, length.steps_per_epoch, batch_size), budget)
+    session = _Session(trainee, splits, folder, seed, length, panel, keep_every)
     session.resume()
+    if session.finished:
+        return
     trainee.model.train()
     saved = time.monotonic()
-    for step in range(session.step, session.length.n_steps):
+    for step in range(session.step, session.start + length.n_steps):
         loss = session.advance(step, batch_size)
         if on_progress:
-            on_progress(step + 1, session.length.n_steps, loss)
+            on_progress(step + 1, n_steps, loss)
         if time.monotonic() - saved >= checkpoint_every or session.is_kept(step + 1):
             session.save()
             saved = time.monotonic()
+    session.finish()
     session.save()
 
 
@@ -132,12 +152,17 @@ class _Session:
         self.trainee, self.splits, self.folder = trainee, splits, folder
         self.seed, self.length, self.panel = seed, length, panel
         self.device = next(trainee.model.parameters()).device
-        self.step = 0
+        steps, per_epoch = length.n_steps, length.steps_per_epoch
+        self.course = Course(len(splits.train), steps // per_epoch, per_epoch, length.batch_size)
+        self.step = self.start = trainee.member * steps
+        self.finished = False
         self.passes: float = 0
         self.order = torch.empty(0, dtype=torch.long)
         self.batch: tuple[Tensor, Tensor] | None = None
         self.pending: list[dict[str, Any]] = []
-        self.stamp = {"run": folder.run_id, "seed": seed}
+        self.stamp: dict[str, Any] = {"run": folder.run_id, "seed": seed}
+        if trainee.ensemble.trainings > 1:
+            self.stamp["member"] = trainee.member
         self.clock = time.monotonic()
 
     def resume(self) -> None:
@@ -148,14 +173,26 @@ class _Session:
             self._track()
             return
         weights, state = found
-        self.trainee.model.load_state_dict(weights)
-        self.trainee.loss.load_state_dict(state["loss"])
-        self.trainee.optimizer.load_state_dict(state["optimizer"])
-        self.trainee.schedule.load_state_dict(state["schedule"])
-        self.step, self.passes = state["step"], state["passes"]
+        self.trainee.ensemble.load_state_dict(state.get("ensemble", {}), state["members"])
+        self.passes = state["passes"]
         self.panel.load_state_dict(state["panel"])
         self.folder.cut_steps(state["steps_size"])
-        set_random_state(state["random"])
+        member = state.get("member", 0)
+        if member < self.trainee.member:  # the one before has just ended, and this one starts
+            return
+        self.finished = member > self.trainee.member or state.get("finished", False)
+        if member == self.trainee.member:
+            self.trainee.model.load_state_dict(weights)
+            self.trainee.loss.load_state_dict(state["loss"])
+            self.trainee.optimizer.load_state_dict(state["optimizer"])
+            self.trainee.schedule.load_state_dict(state["schedule"])
+            self.step = state["step"]
+            set_random_state(state["random"])
+
+    def finish(self) -> None:
+        """End a training whose steps are all made."""
+        self.trainee.ensemble.finish(self.trainee.model, self.splits.train, self.course)
+        self.finished = True
 
     def is_kept(self, step: int) -> bool:
         """Say whether the checkpoint after so many steps stays: a matter of the step alone, never of the clock."""
@@ -170,6 +207,7 @@ class _Session:
         self.clock = now
         size = self.folder.append_steps(self.pending, sync=True)
         self.pending.clear()
+        ensemble = self.trainee.ensemble
         state = {
             "step": self.step,
             "passes": self.passes,
@@ -179,15 +217,18 @@ class _Session:
             "loss": dict(self.trainee.loss.state_dict()),
             "panel": self.panel.state_dict(),
             "random": random_state(),
+            "ensemble": ensemble.state_dict(),
+            "member": self.trainee.member,
+            "finished": self.finished,
         }
         weights = self.trainee.model.state_dict()
-        save_checkpoint(self.folder.checkpoints, self.step, weights, state, keep=self.is_kept)
+        save_checkpoint(self.folder.checkpoints, self.step, weights, state, ensemble.members, keep=self.is_kept)
 
     def advance(self, step: int, batch_size: int) -> float:
         """Make one step and record it."""
         epoch, position = divmod(step, self.length.steps_per_epoch)
         if position == 0 or not len(self.order):
-            draw = generator(self.seed, f"order/{epoch}")
+            draw = generator(self.seed, f"order/{epoch - self.start // self.length.steps_per_epoch}")
             self.order = torch.randperm(len(self.splits.train), generator=draw)
         rows = self.order[position * batch_size : (position + 1) * batch_size]
         rates = [group["lr"] for group in self.trainee.optimizer.param_groups]
@@ -215,8 +256,9 @@ class _Session:
 
     def _learn(self, rows: Tensor, step: int) -> float:
         model, objective, optimizer = self.trainee.model, self.trainee.loss, self.trainee.optimizer
-        train, scene = self.splits.train, self._scene(step)
-        inputs = self.trainee.augment(train.inputs[rows].to(self.device), generator(self.seed, f"augment/{step}"))
+        train, scene = self.splits.train, self._scene(step - self.start)
+        draw = generator(self.seed, f"augment/{step - self.start}")
+        inputs = self.trainee.augment(train.inputs[rows].to(self.device), draw)
         found = Batch(inputs, train.labels[rows].to(self.device), rows.to(self.device))
         batch = objective.prepare(model, found, scene)
         self.batch = found.inputs, found.labels
@@ -231,6 +273,7 @@ class _Session:
         loss = optimizer.step(Parts(losses, n=len(batch)))
         objective.observe(batch, torch.cat(clean))
         self.trainee.schedule.step()
+        self.trainee.ensemble.step_end(model, step + 1 - self.start, self.course)
         if (step + 1) % self.length.steps_per_epoch == 0:
             objective.epoch_end(model, scene)
         return float("nan") if loss is None else loss.item()
@@ -244,7 +287,8 @@ class _Session:
 
     def _track(self) -> None:
         epoch, trainee = self.step // self.length.steps_per_epoch, self.trainee
-        moment = Moment(self.step, epoch, trainee.model, self.splits, self.batch, trainee.loss, trainee.optimizer)
+        loss = innermost(trainee.loss)
+        moment = Moment(self.step, epoch, trainee.model, self.splits, self.batch, loss, trainee.optimizer)
         for name, values in self.panel.look(moment):
             self._record(epoch, tracker=name, **values)
 

@@ -1,0 +1,201 @@
+"""What every ensemble is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from surefoot.ensembles._layers import samples_of
+from surefoot.errors import OptionError
+from surefoot.losses._base import Loss
+from surefoot.optim import Wrapper
+from surefoot.registry import ENSEMBLES
+from surefoot.schema import PartSpec, Split
+
+Weights = dict[str, Tensor]
+Shape = Callable[[float], float]  # of a schedule: progress in [0, 1] → times the learning rate
+
+
+@dataclass(frozen=True)
+class Course:
+    """How long one training is.
+
+    Attributes:
+        n_train: Training examples.
+        epochs: Passes over them.
+        steps_per_epoch: Steps in each.
+        batch_size: Examples per step.
+    """
+
+    n_train: int
+    epochs: int
+    steps_per_epoch: int
+    batch_size: int
+
+    @property
+    def n_steps(self) -> int:
+        """Steps in all."""
+        return self.epochs * self.steps_per_epoch
+
+
+class Ensemble:
+    """One network as it is; what several networks or samples do otherwise, they override.
+
+    The run calls :meth:`around` and :meth:`objective` before the optimizer is made, :meth:`factor` for the learning
+    rate of every step, :meth:`step_end` after it, :meth:`finish` after the last one, and :meth:`looks` to predict.
+    What it remembers is in ``members`` and :meth:`state_dict`, and is saved with the checkpoint.
+
+    Attributes:
+        trainings: How many networks are trained, one after another.
+        width: How many inputs and how many sets of logits the network has at once.
+        members: Weights that are kept to predict with.
+    """
+
+    trainings = 1
+    width = 1
+
+    def __init__(self) -> None:
+        self.members: list[Weights] = []
+
+    def around(self, model: nn.Module, loss: Loss, generator: torch.Generator) -> nn.Module:
+        """Change the network before training.
+
+        Args:
+            model: The network; may be changed in place.
+            loss: What will be trained, already attached to it.
+            generator: Depends on the training's seed alone.
+
+        Returns:
+            The network to train. In eval mode it gives one row of logits per example.
+        """
+        return model
+
+    def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:
+        """Change what a step minimises.
+
+        Args:
+            loss: The method's loss.
+            model: What :meth:`around` gave.
+            course: How long the training is.
+
+        Returns:
+            The loss to train.
+        """
+        return loss
+
+    def check(self, optimizer: Wrapper) -> None:
+        """Refuse an optimizer that this ensemble cannot use."""
+
+    def factor(self, shape: Shape, step: int, course: Course) -> float:
+        """Give the factor of the learning rate at a step.
+
+        Args:
+            shape: Of the schedule that was asked for.
+            step: From 0.
+            course: How long the training is.
+
+        Returns:
+            The factor.
+        """
+        return shape(step / course.n_steps)
+
+    def step_end(self, model: nn.Module, step: int, course: Course) -> None:
+        """Keep what is worth keeping after ``step`` steps of a training."""
+
+    def finish(self, model: nn.Module, split: Split, course: Course) -> None:
+        """Bring one training to its end.
+
+        Args:
+            model: At its last weights.
+            split: The training split.
+            course: How long the training was.
+        """
+
+    def looks(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
+        """Go through what predictions are averaged over.
+
+        Args:
+            model: The network; afterwards its weights are as they were.
+            optimizer: Made its steps.
+            seed: Determines what is drawn.
+
+        Yields:
+            Nothing; evaluate the network now, in eval mode.
+        """
+        yield
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give what is remembered beside the members."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any], members: list[Weights]) -> None:
+        """Take up what was remembered."""
+        self.members = members
+
+
+class Sampled(Ensemble):
+    """Predictions are averaged over samples of one network that draws; abstract.
+
+    Args:
+        samples: How many.
+
+    Raises:
+        OptionError: If there is none.
+    """
+
+    def __init__(self, samples: int) -> None:
+        super().__init__()
+        self.samples = at_least_one("samples", samples)
+
+    def looks(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
+        """Draw anew in every round."""
+        return samples_of(model, self.samples, seed)
+
+
+class Kept(Ensemble):
+    """Predictions are averaged over weights that were kept; abstract."""
+
+    def looks(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
+        """Let the network have each member's weights in turn."""
+        own = copied(model)
+        try:
+            for weights in self.members:
+                model.load_state_dict(weights)
+                yield
+        finally:
+            model.load_state_dict(own)
+
+
+def copied(model: nn.Module) -> Weights:
+    """Copy a network's state, statistics included, to the CPU."""
+    return {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
+
+
+def at_least_one(name: str, value: int) -> int:
+    """Refuse to do something zero times.
+
+    Args:
+        name: Of the option.
+        value: Of the option.
+
+    Returns:
+        The value.
+
+    Raises:
+        OptionError: If it is below one.
+    """
+    if value < 1:
+        raise OptionError(f"Expected {name} ≥ 1, but got {value}. Write {name}=5, say.")
+    return value
+
+
+def build_ensemble(spec: PartSpec | None) -> Ensemble:
+    """Make a method's ensemble; one network as it is where the method names none."""
+    if spec is None:
+        return Ensemble()
+    ensemble: Ensemble = ENSEMBLES.build(spec)
+    return ensemble
