@@ -56,12 +56,13 @@ class Option:
             OptionError: If the value cannot be one of that type.
 
         Example:
-            >>> Option("rho", float).read("2", "sam"), Option("m", int | None).read("none", "sam")
+            >>> Option("rho", float).read("2", "sam"), Option("path", str | None).read("none", "cifar10")
             (2.0, None)
         """
         is_union = typing.get_origin(self.type) in (typing.Union, types.UnionType)
         choices = typing.get_args(self.type) if is_union else (self.type,)
-        for choice in choices:
+        # None comes first: as text, "none" could be anything.
+        for choice in sorted(choices, key=lambda choice: choice is not types.NoneType):
             try:
                 read: OptionValue = _read_as(choice, value)
             except (ValueError, TypeError):

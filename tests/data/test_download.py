@@ -16,12 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.data import store
+from surefoot.data import load_splits, store
 from surefoot.data._download import download
 from surefoot.data._places import Mark
 from surefoot.data._published import PUBLISHED, Published, Remote
 from surefoot.data._unpack import unpack
 from surefoot.errors import BusyError, InputError, RunError, UnknownNameError
+from surefoot.records import RunFolder
+from surefoot.registry import DATA
+from surefoot.schema import SPLITS
 from tests.conftest import RunCommand
 from tests.data import made
 
@@ -248,6 +251,10 @@ def test_get_list_and_use(
     words = ["train", "--data", "cifar10:calibration=0.2", "--model", "mlp:width=8", "--epochs", "1", "--out", "run"]
     done = run_command(*words)
     assert done.returncode == 0, done.stderr
+    written, splits = RunFolder(tmp_path / "run").rows(), load_splits(DATA.parse("cifar10:calibration=0.2"))
+    for name in SPLITS:  # a reader can rebuild the division
+        assert written[name].source == splits[name].rows.source
+        assert written[name].numbers.tolist() == splits[name].rows.numbers.tolist()
 
 
 def test_get_says_what_is_wrong(tmp_path: Path, run_command: RunCommand) -> None:

@@ -62,10 +62,10 @@ def read_svhn(file: Path) -> tuple[Array, Array]:
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
+    if not file.is_file():
+        raise InputError(f"Expected {file}, but it is not there. Run `surefoot data get svhn`.")
     try:
         found = loadmat(file, variable_names=["X", "y"])
-    except FileNotFoundError as error:
-        raise InputError(f"Expected {file}, but it is not there. Run `surefoot data get svhn`.") from error
     except (MatReadError, NotImplementedError, OSError, EOFError, zlib.error, struct.error, ValueError, TypeError) as e:
         raise InputError(f"Expected {file} to be a .mat file, but {e}. Get the file again.") from e
     pixels, labels = found.get("X"), found.get("y")
