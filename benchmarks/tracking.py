@@ -23,9 +23,9 @@ from surefoot.trackers import read_track
 
 MODELS = {  # network, epochs: each long enough that one look is a small part of it
     "mlp": ("mlp", 60),
-    "cnn": ("cnn", 8),
-    "resnet8": ("resnet8", 2),
-    "vit": ("vit_tiny:width=32,depth=2", 4),
+    "cnn": ("cnn", 30),
+    "resnet8": ("resnet8", 15),
+    "vit": ("vit_tiny:width=32,depth=2", 15),
 }
 SLACK = 0.03
 
