@@ -161,7 +161,7 @@ class WithKL(Around):
 
 
 def refuse_looking_inside(loss: Loss, what: str) -> None:
-    """Refuse a loss that takes the last layer apart, where there is more to it than weights.
+    """Refuse a loss that computes with the last layer's weights, where there is more to it than them.
 
     Args:
         loss: The method's loss.
