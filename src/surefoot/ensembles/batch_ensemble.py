@@ -65,7 +65,7 @@ class MemberLayer(nn.Module):
         self.r = nn.Parameter(weight.new_ones(members, fan_in))
         self.s = nn.Parameter(weight.new_ones(members, fan_out))
         self.bias = None if bias is None else nn.Parameter(bias.detach().repeat(members, 1))
-        layer.bias = None
+        layer.register_parameter("bias", None)
         self.own_rules: dict[str, Mapping[str, float]] = {
             "r": {"lr": lr, "weight_decay": 0.0},
             "s": {"lr": lr, "weight_decay": 0.0},

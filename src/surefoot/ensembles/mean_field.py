@@ -93,7 +93,8 @@ class Flipout(Posterior):
     def _multiply(self, x: Tensor, weight: Tensor) -> Tensor:
         if isinstance(self.layer, nn.Linear):
             return F.linear(x, weight)
-        return self.layer._conv_forward(x, weight, None)
+        out: Tensor = self.layer._conv_forward(x, weight, None)
+        return out
 
     def kl(self) -> Tensor:
         """Give the divergence from the prior."""

@@ -40,6 +40,9 @@ class RankOneLayer(MemberLayer, Posterior):
         generator: Draws the spread of ϱ.
     """
 
+    r_rho: nn.Parameter
+    s_rho: nn.Parameter
+
     def __init__(
         self, layer: Weighted, turn: Turn, members: int, std: float, prior_std: float, generator: torch.Generator | None
     ) -> None:
