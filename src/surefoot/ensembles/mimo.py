@@ -60,7 +60,7 @@ class MIMO(nn.Module):
             Shape ``(n, M, classes)``.
         """
         logits: Tensor = self.network(beside_each_other(inputs))
-        return logits.unflatten(1, (self.n_members, -1))
+        return logits.view(len(inputs), self.n_members, -1)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Show all members the same input, and give the log of their mean probability."""
