@@ -222,8 +222,9 @@ def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble, member: int = 0
     augment = build_augment(spec.augment, splits)
     seed_everything(seed, "init")
     inner = LOSSES.build(spec.method.loss)
+    ensemble.check_loss(inner)
     network = inner.attach(build_model(spec.model, splits, ensemble.width), splits, generator(seed, "loss"))
-    model = ensemble.around(network, inner, generator(seed, "ensemble"))
+    model = ensemble.around(network, generator(seed, "ensemble"))
     try_out(model, str(spec.model), splits)
     loss = ensemble.objective(inner, model, course)
     try:
@@ -235,7 +236,7 @@ def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble, member: int = 0
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
     try:
         optimizer = build_optimizer(spec.method, model, n_train=len(splits.train))
-        ensemble.check(optimizer)
+        ensemble.check_optimizer(optimizer)
         join_basis(optimizer, model, splits.train, inner)
     except ValueError as error:  # torch's own word on an option
         raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error

@@ -146,14 +146,14 @@ def test_every_ensemble_goes_around_other_networks(name: str, model: str, small_
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("loss", ["focal:gamma=2", "mmce", "mixup", "crl", "calmo", "adafocal", "ar_adals", "balcal"])
+@pytest.mark.parametrize("loss", ["mmce", "mixup", "crl", "adafocal", "ar_adals", "balcal"])
 def test_ensembles_combine_with_losses_or_say_why_not(name: str, loss: str, small_npz: Path, tmp_path: Path) -> None:
     refused = {
-        "mimo": ("mixup", "crl", "calmo", "adafocal", "ar_adals", "balcal"),
+        "mimo": ("mixup", "crl", "ar_adals", "balcal"),
         "batch_ensemble": ("balcal",),
         "rank1": ("balcal",),
     }
-    spec = spec_on(small_npz, f"{loss} + {method_of(name)}", epochs=2)
+    spec = spec_on(small_npz, f"{loss} + {method_of(name)}", epochs=1)
     if loss in refused.get(name, ()):
         with pytest.raises(InputError, match=f"for {name}, but"):
             run(spec, tmp_path)
@@ -171,8 +171,7 @@ def test_meta_calibration_needs_a_last_layer_of_its_own(name: str, small_npz: Pa
 
 @pytest.mark.parametrize("optimizer", [part.name for part in OPTIMIZERS])
 def test_members_that_share_a_network_go_with_every_optimizer(optimizer: str, small_npz: Path, tmp_path: Path) -> None:
-    for name in ("batch_ensemble:members=2", "vi", "mimo:repetitions=2"):
-        run(spec_on(small_npz, f"{name} + {optimizer}", epochs=1), tmp_path / name)
+    run(spec_on(small_npz, f"batch_ensemble:members=2 + {optimizer}", epochs=1), tmp_path / "whole")
     if OPTIMIZERS[optimizer].options.get("m"):
         run(spec_on(small_npz, f"rank1:members=2 + {optimizer}:m=10", epochs=1), tmp_path / "parts")
 
@@ -259,9 +258,8 @@ def test_averaged_weights_are_those_of_the_epochs(small_npz: Path, tmp_path: Pat
 def test_factors_of_members_have_a_learning_rate_of_their_own_and_no_decay(small_splits: Splits) -> None:
     method = parse_method("batch_ensemble:fast_lr=0.5 + csam:base=sgd,lr=0.2")
     ensemble = build_ensemble(method.ensemble)
-    model = ensemble.around(
-        MODELS.build(MODELS.parse("cnn:width=2"), (1, 6, 6), 3), LOSSES.build(method.loss), torch.Generator()
-    )
+    plain = build_model(MODELS.parse("cnn:width=2"), small_splits)
+    model = ensemble.around(plain, torch.Generator())
     groups = build_optimizer(method, model).param_groups
     told = {id(p): (group["lr"], group["weight_decay"]) for group in groups for p in group["params"]}
     assert len(told) == len(list(model.parameters()))

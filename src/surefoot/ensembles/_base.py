@@ -45,9 +45,10 @@ class Course:
 class Ensemble:
     """One network as it is; what several networks or samples do otherwise, they override.
 
-    The run calls :meth:`around` and :meth:`objective` before the optimizer is made, :meth:`factor` for the learning
-    rate of every step, :meth:`step_end` after it, :meth:`finish` after the last one, and :meth:`looks` to predict.
-    What it remembers is in ``members`` and :meth:`state_dict`, and is saved with the checkpoint.
+    The run calls :meth:`check_loss`, :meth:`around`, :meth:`objective` and :meth:`check_optimizer` before the first
+    step, :meth:`factor` for the learning rate of every step, :meth:`step_end` after it, :meth:`finish` after the last
+    one, and :meth:`looks` to predict. What it remembers is in ``members`` and :meth:`state_dict`, and is saved with
+    the checkpoint.
 
     Attributes:
         trainings: How many networks are trained, one after another.
@@ -61,12 +62,17 @@ class Ensemble:
     def __init__(self) -> None:
         self.members: list[Weights] = []
 
-    def around(self, model: nn.Module, loss: Loss, generator: torch.Generator) -> nn.Module:
+    def check_loss(self, loss: Loss) -> None:
+        """Refuse a loss that this ensemble cannot use."""
+
+    def check_optimizer(self, optimizer: Wrapper) -> None:
+        """Refuse an optimizer that this ensemble cannot use."""
+
+    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         """Change the network before training.
 
         Args:
-            model: The network; may be changed in place.
-            loss: What will be trained, already attached to it.
+            model: The network, with the loss attached; may be changed in place.
             generator: Depends on the training's seed alone.
 
         Returns:
@@ -86,9 +92,6 @@ class Ensemble:
             The loss to train.
         """
         return loss
-
-    def check(self, optimizer: Wrapper) -> None:
-        """Refuse an optimizer that this ensemble cannot use."""
 
     def factor(self, shape: Shape, step: int, course: Course) -> float:
         """Give the factor of the learning rate at a step.

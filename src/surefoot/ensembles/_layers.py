@@ -37,7 +37,8 @@ def replace_layers(model: nn.Module, make: Callable[[nn.Module], nn.Module | Non
                     other = visit(child)
                     if other is not child:
                         setattr(module, name, other)
-        return made[id(module)] or module
+        replaced = made[id(module)]
+        return module if replaced is None else replaced
 
     return visit(model)
 

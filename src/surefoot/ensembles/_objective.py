@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Literal
 
 import torch
@@ -110,9 +111,9 @@ class OfMembers(Around):
 class Posterior(Drawing):
     """A layer with a distribution over weights instead of weights; abstract."""
 
+    @abstractmethod
     def kl(self) -> Tensor:
         """Give KL(posterior ‖ prior) in nats, a scalar."""
-        raise NotImplementedError
 
 
 def total_kl(model: nn.Module) -> Tensor:
@@ -161,7 +162,7 @@ class WithKL(Around):
 
 
 def refuse_looking_inside(loss: Loss, what: str) -> None:
-    """Refuse a loss that takes the last layer apart, where there is more to it than weights.
+    """Refuse a loss that computes with the last layer's weights, where there is more to it than them.
 
     Args:
         loss: The method's loss.

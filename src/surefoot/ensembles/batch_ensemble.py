@@ -15,7 +15,7 @@ from surefoot.ensembles._mean import log_mean_probs
 from surefoot.ensembles._objective import OfMembers, Sharing, refuse_looking_inside
 from surefoot.errors import InputError, OptionError
 from surefoot.losses._base import Loss
-from surefoot.losses._heads import TwoHeads
+from surefoot.losses.balcal import BalCAL
 from surefoot.registry import ENSEMBLES
 
 Init = Literal["normal", "signs"]
@@ -65,7 +65,7 @@ class MemberLayer(nn.Module):
         self.r = nn.Parameter(weight.new_ones(members, fan_in))
         self.s = nn.Parameter(weight.new_ones(members, fan_out))
         self.bias = None if bias is None else nn.Parameter(bias.detach().repeat(members, 1))
-        layer.bias = None
+        layer.register_parameter("bias", None)
         self.own_rules: dict[str, Mapping[str, float]] = {
             "r": {"lr": lr, "weight_decay": 0.0},
             "s": {"lr": lr, "weight_decay": 0.0},
@@ -187,11 +187,10 @@ def draw_factors(factor: Tensor, init: Init, std: float, generator: torch.Genera
         factor.copy_(2.0 * torch.randint(2, factor.shape, generator=generator) - 1)
 
 
-def refuse_other_heads(model: nn.Module, loss: Loss, what: str) -> None:
+def refuse_other_heads(loss: Loss, what: str) -> None:
     """Refuse losses that need more of a network than logits, row by row.
 
     Args:
-        model: The network, with the loss attached.
         loss: The method's loss.
         what: The ensemble.
 
@@ -199,10 +198,10 @@ def refuse_other_heads(model: nn.Module, loss: Loss, what: str) -> None:
         InputError: If the loss does.
     """
     refuse_looking_inside(loss, what)
-    if isinstance(model, TwoHeads):
+    if isinstance(loss, BalCAL):
         raise InputError(
-            f"Expected a network with one head for {what}, but the loss has put a second one on it. "
-            "Combine balcal with deep, snapshot, swa, mc_dropout or vi instead."
+            f"Expected a loss that leaves the network its one head for {what}, but got balcal. "
+            "Combine it with deep, snapshot, swa, mc_dropout or vi instead."
         )
 
 
@@ -222,9 +221,12 @@ class SharedNetwork(Ensemble):
         self.n_members, self.sharing = at_least_one("members", members), sharing
         self.init, self.std, self.fast_lr = init, std, fast_lr
 
-    def around(self, model: nn.Module, loss: Loss, generator: torch.Generator) -> nn.Module:
+    def check_loss(self, loss: Loss) -> None:
+        """Refuse losses with heads of their own."""
+        refuse_other_heads(loss, "batch_ensemble")
+
+    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         """Give every layer factors for every member."""
-        refuse_other_heads(model, loss, "batch_ensemble")
         return BatchEnsemble(
             model, self.n_members, init=self.init, std=self.std, fast_lr=self.fast_lr, generator=generator
         )

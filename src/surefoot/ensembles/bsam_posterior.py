@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ class BSAMPosterior(Ensemble):
         super().__init__()
         self.samples = at_least_one("samples", samples)
 
-    def check(self, optimizer: Wrapper) -> None:
+    def check_optimizer(self, optimizer: Wrapper) -> None:
         """Refuse optimizers without a posterior."""
         if not isinstance(optimizer, BSAM):
             raise OptionError(
@@ -37,9 +38,8 @@ class BSAMPosterior(Ensemble):
 
     def looks(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
         """Stand at one sample after another."""
-        self.check(optimizer)
-        assert isinstance(optimizer, BSAM)
-        return standing_at_samples(optimizer, self.samples, seed)
+        self.check_optimizer(optimizer)
+        return standing_at_samples(cast(BSAM, optimizer), self.samples, seed)
 
 
 def standing_at_samples(optimizer: BSAM, samples: int, seed: int) -> Iterator[None]:

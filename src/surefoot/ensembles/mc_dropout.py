@@ -11,7 +11,6 @@ from torch.nn.modules.dropout import _DropoutNd
 from surefoot.ensembles._base import Sampled
 from surefoot.ensembles._layers import WEIGHTED, Drawing, replace_layers
 from surefoot.errors import InputError, OptionError
-from surefoot.losses._base import Loss
 from surefoot.registry import ENSEMBLES
 
 Where = Literal["auto", "slots", "layers"]
@@ -100,7 +99,7 @@ class MCDropout(Sampled):
         super().__init__(samples)
         self.p, self.where = p, where
 
-    def around(self, model: nn.Module, loss: Loss, generator: torch.Generator) -> nn.Module:
+    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         """Put dropout where it belongs."""
         return with_dropout(model, self.p, self.where)
 

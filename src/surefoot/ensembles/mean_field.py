@@ -93,7 +93,8 @@ class Flipout(Posterior):
     def _multiply(self, x: Tensor, weight: Tensor) -> Tensor:
         if isinstance(self.layer, nn.Linear):
             return F.linear(x, weight)
-        return self.layer._conv_forward(x, weight, None)
+        out: Tensor = self.layer._conv_forward(x, weight, None)
+        return out
 
     def kl(self) -> Tensor:
         """Give the divergence from the prior."""
@@ -156,9 +157,12 @@ class MeanField(Sampled):
             raise OptionError(f"Expected anneal in [0, 1], but got {anneal:g}. Try anneal=0.8.")
         self.std, self.prior_std, self.prior_mean, self.anneal = std, prior_std, prior_mean, anneal
 
-    def around(self, model: nn.Module, loss: Loss, generator: torch.Generator) -> nn.Module:
-        """Give the layers a posterior."""
+    def check_loss(self, loss: Loss) -> None:
+        """Refuse losses that compute with weights of the last layer."""
         refuse_looking_inside(loss, "vi")
+
+    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        """Give the layers a posterior."""
         return mean_field(model, std=self.std, prior_std=self.prior_std, prior_mean=self.prior_mean)
 
     def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:

@@ -60,7 +60,7 @@ class MIMO(nn.Module):
             Shape ``(n, M, classes)``.
         """
         logits: Tensor = self.network(beside_each_other(inputs))
-        return logits.unflatten(1, (self.n_members, -1))
+        return logits.view(len(inputs), self.n_members, -1)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Show all members the same input, and give the log of their mean probability."""
@@ -120,16 +120,19 @@ class ManyInputs(Ensemble):
         self.width = at_least_one("members", members)
         self.repetitions = at_least_one("repetitions", repetitions)
 
-    def around(self, model: nn.Module, loss: Loss, generator: torch.Generator) -> nn.Module:
-        """Divide the network's inputs and logits among the members."""
-        if getattr(model, "takes_tokens", False):
-            raise InputError(
-                "Expected inputs with channels for mimo, but the network reads tokens. Choose another ensemble."
-            )
+    def check_loss(self, loss: Loss) -> None:
+        """Refuse losses that are more than a function of logits and labels."""
         if not is_of_logits(loss):
             raise InputError(
                 f"Expected a loss of logits and labels alone for mimo, but got {type(loss).__name__}. "
                 "Choose another loss, such as ce or focal."
+            )
+
+    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        """Divide the network's inputs and logits among the members."""
+        if getattr(model, "takes_tokens", False):
+            raise InputError(
+                "Expected inputs with channels for mimo, but the network reads tokens. Choose another ensemble."
             )
         return MIMO(model, self.width)
 

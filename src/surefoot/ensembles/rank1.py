@@ -40,6 +40,9 @@ class RankOneLayer(MemberLayer, Posterior):
         generator: Draws the spread of ϱ.
     """
 
+    r_rho: nn.Parameter
+    s_rho: nn.Parameter
+
     def __init__(
         self, layer: Weighted, turn: Turn, members: int, std: float, prior_std: float, generator: torch.Generator | None
     ) -> None:
@@ -128,9 +131,12 @@ class RankOne(Sampled):
         self.n_members, self.sharing = at_least_one("members", members), sharing
         self.init, self.prior_std, self.anneal = init, prior_std, anneal
 
-    def around(self, model: nn.Module, loss: Loss, generator: torch.Generator) -> nn.Module:
+    def check_loss(self, loss: Loss) -> None:
+        """Refuse losses with heads of their own."""
+        refuse_other_heads(loss, "rank1")
+
+    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         """Give every layer a posterior over factors for every member."""
-        refuse_other_heads(model, loss, "rank1")
         return Rank1(model, self.n_members, init=self.init, prior_std=self.prior_std, generator=generator)
 
     def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:

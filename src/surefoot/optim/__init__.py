@@ -51,12 +51,15 @@ def _build_base(spec: PartSpec, params: list[nn.Parameter], model: nn.Module, n_
 
 def _groups(spec: PartSpec, params: list[nn.Parameter], model: nn.Module) -> list[Any]:
     """Put parameters with rules of their own into groups of their own; give the list as it is where none has any."""
+    lr = spec.options.get("lr")
     ruled: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {}
     for module in model.modules():
         for name, rules in getattr(module, "own_rules", {}).items():
             parameter = attrgetter(name)(module)
             if parameter is not None and parameter.requires_grad:
-                absolute = {key: value * spec.options["lr"] if key == "lr" else value for key, value in rules.items()}
+                absolute = {key: value for key, value in rules.items() if key != "lr"}
+                if "lr" in rules and isinstance(lr, int | float):
+                    absolute["lr"] = lr * rules["lr"]
                 ruled.setdefault(tuple(absolute.items()), []).append(parameter)
     if not ruled:
         return params
