@@ -89,6 +89,26 @@ def test_floats_are_left_as_they_are() -> None:
     assert np.array_equal(inputs.numpy(), arrays["x_train"].astype(np.float32))
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pixels_come_back_whole(channels: int) -> None:
+    arrays = small_arrays()
+    if channels == 3:
+        arrays = {key: np.stack([v, v // 2, 255 - v], -1) if key[0] == "x" else v for key, v in arrays.items()}
+    splits = splits_from_arrays(arrays, origin="x")
+    assert splits.scaling is not None
+    assert len(splits.scaling.mean) == channels
+    pixels = splits.scaling.to_pixels(splits.test.inputs)
+    raw = arrays["x_test"].transpose(0, 3, 1, 2) if channels == 3 else arrays["x_test"][:, None]
+    assert np.array_equal(pixels.numpy(), raw)
+    assert torch.equal(splits.scaling.to_inputs(pixels), splits.test.inputs)
+    assert torch.equal(splits.scaling.to_inputs(pixels.to(torch.uint8)), splits.test.inputs)
+
+
+def test_what_is_no_picture_has_no_scaling() -> None:
+    arrays = {key: v.astype(np.float64) if key[0] == "x" else v for key, v in small_arrays().items()}
+    assert splits_from_arrays(arrays, origin="x").scaling is None
+
+
 def test_fingerprint_sees_every_value() -> None:
     arrays = small_arrays()
     before = splits_from_arrays(arrays, origin="x").fingerprint

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import InputError
-from surefoot.schema import SPLITS, Split, SplitName, Splits
+from surefoot.schema import SPLITS, Scaling, Split, SplitName, Splits
 from surefoot.seeding import generator
 
 Array = np.ndarray[Any, Any]
@@ -54,10 +54,10 @@ def splits_from_arrays(
     n_classes = len(class_names) if class_names else _count_classes(parts["train"][1], origin)
     for name, (x, y) in parts.items():
         _check(x, y, parts["train"][0], n_classes, f"{origin}, {name} split")
-    scale = _Standardiser(parts["train"][0])
-    splits = {name: Split(scale(x), torch.from_numpy(y)) for name, (x, y) in parts.items()}
+    scaling = _scaling(parts["train"][0])
+    splits = {name: Split(_inputs(x, scaling), torch.from_numpy(y)) for name, (x, y) in parts.items()}
     names = tuple(class_names or map(str, range(n_classes)))
-    return Splits(**splits, class_names=names, fingerprint=_fingerprint(parts))
+    return Splits(**splits, class_names=names, fingerprint=_fingerprint(parts), scaling=scaling)
 
 
 def _pair(arrays: Mapping[str, Any], name: SplitName, origin: str) -> tuple[Array, Array]:
@@ -122,22 +122,22 @@ def _set_aside(inputs: Array, labels: Array, share: float) -> tuple[tuple[Array,
     return (inputs[~mask], labels[~mask]), (inputs[mask], labels[mask])
 
 
-class _Standardiser:
+def _scaling(train: Array) -> Scaling | None:
+    """Bytes are pixels: measure them channel by channel."""
+    if train.dtype != np.uint8:
+        return None
+    pixels = _channels_first(train)
+    axes = (0, *range(2, pixels.ndim))
+    mean = pixels.mean(axes, dtype=np.float64).astype(np.float32)
+    std = np.maximum(pixels.std(axes, dtype=np.float64), 1e-6).astype(np.float32)
+    return Scaling(tuple(mean.tolist()), tuple(std.tolist()))
+
+
+def _inputs(raw: Array, scaling: Scaling | None) -> Tensor:
     """Turn one split's raw inputs into what the network sees."""
-
-    def __init__(self, train: Array) -> None:
-        self.is_pixels = train.dtype == np.uint8
-        if self.is_pixels:
-            pixels = _channels_first(train)
-            axes = (0, *range(2, pixels.ndim))
-            self.mean = pixels.mean(axes, dtype=np.float64, keepdims=True).astype(np.float32)
-            self.std = np.maximum(pixels.std(axes, dtype=np.float64, keepdims=True), 1e-6).astype(np.float32)
-
-    def __call__(self, inputs: Array) -> Tensor:
-        if not self.is_pixels:
-            return torch.from_numpy(np.ascontiguousarray(inputs, np.float32))
-        scaled = (_channels_first(inputs).astype(np.float32) - self.mean) / self.std
-        return torch.from_numpy(np.ascontiguousarray(scaled, np.float32))
+    if scaling is None:
+        return torch.from_numpy(np.ascontiguousarray(raw, np.float32))
+    return scaling.to_inputs(torch.from_numpy(np.ascontiguousarray(_channels_first(raw))))
 
 
 def _channels_first(images: Array) -> Array:
