@@ -316,6 +316,7 @@ METRICS = Registry("metric", "metrics", facts=("label", "lower_is_better", "rang
 CALIBRATORS = Registry("calibrator", "calibrators", facts=("reference",))
 MODELS = Registry("model", "models")
 DATA = Registry("data set", "data")
+CORRUPTIONS = Registry("corruption", "data.corruptions", facts=("group", "main", "rank", "severities"))
 TRACKERS = Registry("tracker", "trackers")
 
 KINDS: dict[str, Registry] = {
@@ -325,5 +326,6 @@ KINDS: dict[str, Registry] = {
     "calibrators": CALIBRATORS,
     "models": MODELS,
     "data": DATA,
+    "corruptions": CORRUPTIONS,
     "trackers": TRACKERS,
 }
