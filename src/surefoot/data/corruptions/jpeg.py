@@ -23,6 +23,7 @@ _CHROMINANCE = (
     *(24, 26, 56, 99, 99, 99, 99, 99, 47, 66, 99, 99, 99, 99, 99, 99),
     *((99,) * 32),
 )
+_TIE = 1e-4  # halves are rounded away from zero, also those that float32 leaves a little short
 _TO_YCC = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
 _TO_RGB = ((1.0, 0.0, 1.402), (1.0, -0.344136, -0.714136), (1.0, 1.772, 0.0))
 
@@ -39,7 +40,8 @@ def jpeg_compression(x: Tensor, c: int, generator: torch.Generator) -> Tensor:
     luma = _lossy(luma - 128, quantiser(_LUMINANCE, c)).add(128).round().clamp(0, 255)
     half = _lossy(half, quantiser(_CHROMINANCE, c)).round().clamp(-128, 127)
     rows, columns = (_doubling(size) for size in half.shape[-2:])
-    chroma = (separable(half, rows, columns)[..., :h, :w] + 0.5).floor()
+    bias = 0.5 - (torch.arange(w) % 2) / 16  # decoders add 8 and 7 sixteenths in turn
+    chroma = (separable(half, rows, columns)[..., :h, :w] + bias).floor()
     return _mix(torch.cat([luma, chroma], 1), _TO_RGB).round().clamp(0, 255) / 255
 
 
@@ -73,7 +75,8 @@ def _lossy(x: Tensor, table: Tensor) -> Tensor:
     blocks = F.pad(x, (0, right, 0, down), mode="replicate")
     blocks = blocks.view(n, channels, (h + down) // 8, 8, (w + right) // 8, 8).transpose(3, 4)
     basis = _cosines()
-    kept = (separable(blocks, basis, basis) / table).round() * table
+    eighths = (8 * separable(blocks, basis, basis)).round()  # encoders compute in whole numbers of these
+    kept = eighths.sign() * ((eighths.abs() + 4 * table) / (8 * table) + _TIE).floor() * table
     found = separable(kept, basis.T, basis.T).transpose(3, 4)
     return found.reshape(n, channels, h + down, w + right)[..., :h, :w]
 
