@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import surefoot
 from surefoot.data import load_splits
@@ -175,6 +175,33 @@ def measure(path: Path | str, trackers: Sequence[str], *, threads: int = 1) -> l
         earlier = [record for record in folder.tracked_later() if (record["step"], record["tracker"]) not in new]
         folder.write_tracked(earlier + records)
     return records
+
+
+def trained(folder: RunFolder) -> tuple[nn.Module, Splits]:
+    """Rebuild the network of a run as its last checkpoint has it.
+
+    Args:
+        folder: The run.
+
+    Returns:
+        The network, and the data it was trained on.
+
+    Raises:
+        InputError: If there is no checkpoint, or the data are no longer those of the run.
+    """
+    spec = folder.spec
+    splits = splits_of(spec)
+    if splits.fingerprint != folder.data["fingerprint"]:
+        raise InputError(
+            f"Expected the data that {folder.path} was trained on, but {spec.data} has changed since. "
+            "Bring the old data back, or train again."
+        )
+    checkpoints = list(load_checkpoints(folder.checkpoints))
+    if not checkpoints:
+        raise InputError(f"Expected a checkpoint, but {folder.path} has none. Run `surefoot train` again.")
+    model = _assemble(spec, splits).model
+    model.load_state_dict(checkpoints[-1][0])
+    return model, splits
 
 
 def _measure_checkpoint(

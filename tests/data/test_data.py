@@ -52,7 +52,7 @@ def test_the_script_rebuilds_fashion() -> None:
 
 @pytest.mark.parametrize("name", [part.name for part in DATA])
 def test_contract(name: str, small_npz: Path) -> None:
-    spec = DATA.parse(f"npz:{small_npz}" if name == "npz" else name)
+    spec = DATA.parse({"npz": f"npz:{small_npz}", "noisy": f"noisy:npz:{small_npz}"}.get(name, name))
     splits = load_splits(spec)
     assert isinstance(splits, Splits)
     for split in ("train", "calibration", "test"):

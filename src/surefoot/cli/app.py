@@ -30,6 +30,9 @@ RUNS = Path("surefoot-runs")
 
 Data = Annotated[str, typer.Option(help="Data set: fashion, npz:PATH, or your own as module:function.")]
 Model = Annotated[str, typer.Option(help="Network: mlp, cnn, with options as mlp:width=100, or module:function.")]
+LabelNoise = Annotated[
+    str | None, typer.Option(help="Make training labels wrong: sym:0.2, pairflip:0.4, asym:0.4 or given:FILE.npy.")
+]
 Epochs = Annotated[int, typer.Option(help="Passes over the training split.")]
 BatchSize = Annotated[int, typer.Option(help="Examples per step.")]
 Lr = Annotated[float | None, typer.Option(help="Learning rate. Default: the optimizer's own, 0.1 for sgd.")]
@@ -76,6 +79,7 @@ def compare(
     ] = "sgd,sam,csam",
     seeds: Annotated[str, typer.Option(help="How many seeds, or which: 3, or 0,1,5.")] = "3",
     data: Data = "fashion",
+    label_noise: LabelNoise = None,
     model: Model = "mlp",
     epochs: Epochs = 40,
     batch_size: BatchSize = 128,
@@ -98,6 +102,7 @@ def compare(
     Example: [bold]surefoot compare --methods sgd,sam,csam:gamma=2 --seeds 5[/bold]
     """
     from surefoot.cli.progress import showing
+    from surefoot.data.label_noise import with_noise
     from surefoot.method import split_methods
     from surefoot.report.summary import summarise
     from surefoot.studies.compare import compare as run_comparison
@@ -107,7 +112,7 @@ def compare(
     specs = [
         make_spec(
             method,
-            data=data,
+            data=with_noise(data, label_noise),
             model=model,
             lr=lr,
             momentum=momentum,
@@ -136,6 +141,7 @@ def train(
     method: Annotated[str, typer.Option(help="Method, with options as csam:gamma=2 or label_smoothing + sam.")] = "sgd",
     seed: Annotated[int, typer.Option(help="Determines weights at the start, order of examples, dropout.")] = 0,
     data: Data = "fashion",
+    label_noise: LabelNoise = None,
     model: Model = "mlp",
     epochs: Epochs = 40,
     batch_size: BatchSize = 128,
@@ -156,6 +162,7 @@ def train(
     Example: [bold]surefoot train --method csam --seed 7 --out runs/csam-7[/bold]
     """
     from surefoot.cli.progress import showing
+    from surefoot.data.label_noise import with_noise
     from surefoot.experiment import run
     from surefoot.studies.compare import make_spec
     from surefoot.studies.engine import Job, News
@@ -163,7 +170,7 @@ def train(
     _check_out(out)
     spec = make_spec(
         method,
-        data=data,
+        data=with_noise(data, label_noise),
         model=model,
         lr=lr,
         momentum=momentum,
