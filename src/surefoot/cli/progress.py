@@ -99,3 +99,15 @@ def reading(name: str) -> Iterator[Callable[[int, float | None], None]]:
             bars.update(task[0], completed=share, total=1.0 if share is not None else None, note=note)
 
         yield on_rows
+
+
+@contextmanager
+def counting(name: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show how many of some measurements are done while the block lasts.
+
+    Args:
+        name: What is measured.
+    """
+    with _bars() as bars:
+        task = bars.add_task(name, total=None, note="")
+        yield lambda done, total, note: bars.update(task, completed=done, total=total, note=note)

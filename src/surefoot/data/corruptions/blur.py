@@ -79,11 +79,11 @@ def motion_blur(x: Tensor, c: tuple[float, float], generator: torch.Generator) -
     return streak(x, torch.rand(len(x), generator=generator) * 90 - 45, *c)
 
 
-# How many steps of 0.01 from 1. The published ranges end at 1.06, 1.11, 1.16, 1.21 and 1.26 exclusively, but the first two
-# hold their end, for 1.06 − 1 is a little more than six steps in binary.
+# How many steps of 0.01 from 1. The published ranges end at 1.06, 1.11, 1.16, 1.21 and 1.26 exclusively, but the first
+# two hold their end, for 1.06 − 1 is a little more than six steps in binary.
 @CORRUPTIONS.register("zoom_blur", group="blur", main=True, rank=7, severities=(7, 12, 16, 21, 26))
 def zoom_blur(x: Tensor, c: int, generator: torch.Generator) -> Tensor:
-    """A moving zoom: the mean of the picture and its c enlargements by 1, 1.01, 1.02, …"""
+    """A moving zoom: the mean of the picture and its c enlargements by 1, 1.01, 1.02 and so on."""
     h, w = x.shape[-2:]
     total = x.clone()
     for step in range(c):

@@ -1,4 +1,4 @@
-"""What programs do to pictures: warp them, shrink them. (JPEG has a file of its own.)"""
+"""What programs do to pictures: warp them, shrink them; JPEG has a file of its own."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ def contrast(x: Tensor, c: float, generator: torch.Generator) -> Tensor:
 def saturate(x: Tensor, c: tuple[float, float], generator: torch.Generator) -> Tensor:
     """Change the saturation s of every pixel to a s + b, hue and value kept: c = (a, b).
 
-    With v = max and s = (v − min) / v, a channel becomes v − (v − x) s′ / s. Grey pixels have no hue; they count as red.
-    Grey pictures are looked at as coloured ones, so that only b > 0 changes them.
+    With v = max and s = (v − min) / v, a channel becomes v − (v − x) s′ / s. Grey pixels have no hue and count
+    as red. Grey pictures are looked at as coloured ones, so that only b > 0 changes them.
     """
     a, b = c
     colour = as_colour(x)

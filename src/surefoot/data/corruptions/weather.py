@@ -55,9 +55,9 @@ def frost(x: Tensor, c: tuple[float, float], generator: torch.Generator) -> Tens
 def ice(n: int, h: int, w: int, generator: torch.Generator) -> Tensor:
     """Draw frosted windows.
 
-    Rough clouds with bright veins where two fractals cross their middle, in a tint between grey and cyan. Brightness and
-    contrast follow the photos behind the published files at the size they were used: means between 0.44 and 0.81, a
-    standard deviation within a 32×32 crop of about 0.09.
+    Rough clouds with bright veins where two fractals cross their middle, in a tint between grey and cyan. Brightness
+    and contrast follow the photos behind the published files at the size they were used: means between 0.44 and 0.81,
+    a standard deviation within a 32×32 crop of about 0.09.
 
     Args:
         n: How many.
