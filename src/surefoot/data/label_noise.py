@@ -29,7 +29,7 @@ def noisy(
     kind: Kind = "sym",
     rate: float = 0.2,
     seed: int = 0,
-    file: str | None = None,
+    file: str = "",
     calibration: bool = False,
 ) -> Splits:
     """Any data set with a share of its training labels made wrong: noisy:fashion,kind=pairflip,rate=0.4.
@@ -49,14 +49,14 @@ def noisy(
         The splits.
     """
     splits = load_splits(DATA.parse(of.replace(";", ",")))
-    if (kind == "given") != (file is not None):
+    if (kind == "given") != bool(file):
         raise InputError(f"Expected file= with kind=given and only there, but got kind {kind}. Add or drop file=.")
     parts = {"train": splits.train, **({"calibration": splits.calibration} if calibration else {})}
     changed = {
         name: Split(
             part.inputs,
             _given(file, part.labels, splits.n_classes)
-            if file is not None
+            if file
             else flip(part.labels, transitions(kind, rate, splits.class_names), generator(seed, f"label noise/{name}")),
         )
         for name, part in parts.items()

@@ -52,7 +52,8 @@ def corrupt(pixels: Tensor, name: str, severity: int, generator: torch.Generator
     c = published[severity - 1] if published else severity
     if not len(x):
         return pixels.clone()
-    y = (part.build(x, c, generator).clamp(0, 1) * 255 + _NEARLY).floor()
+    made: Tensor = part.build(x, c, generator)
+    y = (made.clamp(0, 1) * 255 + _NEARLY).floor()
     return y.to(torch.uint8) if pixels.dtype == torch.uint8 else (y / 255).to(pixels.dtype)
 
 

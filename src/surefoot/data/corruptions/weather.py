@@ -49,7 +49,8 @@ def snow(x: Tensor, c: tuple[float, ...], generator: torch.Generator) -> Tensor:
 def frost(x: Tensor, c: tuple[float, float], generator: torch.Generator) -> Tensor:
     """Ice on the window: a x + b ice, c = (a, b). The ice is drawn here, not cut out of the published photos."""
     a, b = c
-    return a * x + b * like(ice(len(x), *x.shape[2:], generator), x)
+    n, _, h, w = x.shape
+    return a * x + b * like(ice(n, h, w, generator), x)
 
 
 def ice(n: int, h: int, w: int, generator: torch.Generator) -> Tensor:
@@ -87,4 +88,5 @@ def fog(x: Tensor, c: tuple[float, float], generator: torch.Generator) -> Tensor
     a, decay = c
     h, w = x.shape[-2:]
     top = x.amax((1, 2, 3), keepdim=True)
-    return (x + a * fractal(len(x), max(h, w), decay, generator)[:, None, :h, :w].to(x)) * top / (top + a)
+    clouds = fractal(len(x), max(h, w), decay, generator)[:, None, :h, :w].to(x)
+    return (x + a * clouds) * (top / (top + a))
