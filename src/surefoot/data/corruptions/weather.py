@@ -89,4 +89,5 @@ def fog(x: Tensor, c: tuple[float, float], generator: torch.Generator) -> Tensor
     h, w = x.shape[-2:]
     top = x.amax((1, 2, 3), keepdim=True)
     clouds = fractal(len(x), max(h, w), decay, generator)[:, None, :h, :w].to(x)
-    return (x + a * clouds) * (top / (top + a))
+    hazy: Tensor = (x + a * clouds) * (top / (top + a))
+    return hazy
