@@ -77,7 +77,8 @@ def ice(n: int, h: int, w: int, generator: torch.Generator) -> Tensor:
     level, tint = torch.rand(2, n, 1, 1, 1, generator=generator, dtype=torch.float64)
     cast = torch.tensor([-0.6, 0.1, 0.5], dtype=torch.float64).view(3, 1, 1)
     shown = 0.44 + 0.37 * level + (0.05 + 0.2 * tint) * cast + texture[:, None]
-    return shown.clamp(0, 1).float()
+    made: Tensor = shown.clamp(0, 1).float()
+    return made
 
 
 @CORRUPTIONS.register(
