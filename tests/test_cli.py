@@ -19,7 +19,7 @@ from surefoot import __version__
 from tests.conftest import Done, RunCommand, small_arrays
 from tests.report.browser import drawn_page
 
-COMMANDS = ["compare", "train", "measure", "report", "list", "audit", "calibrate"]
+COMMANDS = ["compare", "train", "measure", "report", "list", "audit", "calibrate", "shift"]
 
 
 def surefoot(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ LAYERS = {
     0: {"schema", "errors", "registry", "seeding", "modes", "method", "__init__"},
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
     2: {"ensembles", "train", "records"},
-    3: {"trackers", "evaluate", "experiment", "certificate", "audit"},
+    3: {"trackers", "evaluate", "experiment", "certificate", "audit", "shift"},
     4: {"studies", "report"},
     5: {"cli", "serve", "integrations", "__main__"},
 }
@@ -26,6 +26,7 @@ SIDEWAYS = {
     ("experiment", "trackers"),
     ("experiment", "evaluate"),
     ("trackers", "certificate"),
+    ("shift", "experiment"),
     ("__main__", "cli"),
 }
 LEVEL = {room: level for level, rooms in LAYERS.items() for room in rooms}

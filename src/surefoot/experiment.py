@@ -28,7 +28,7 @@ from surefoot.schema import SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Spl
 from surefoot.seeding import derive, generator, seed_everything
 from surefoot.trackers import build_trackers
 from surefoot.train import Trainee, fit, predict_together
-from surefoot.train.checkpoint import load_checkpoints
+from surefoot.train.checkpoint import load_checkpoint, load_checkpoints
 from surefoot.train.eigenbasis import join_basis
 from surefoot.train.loop import Progress, horizon
 from surefoot.train.panel import Panel
@@ -186,6 +186,37 @@ def measure(path: Path | str, trackers: Sequence[str], *, threads: int = 1) -> l
         earlier = [record for record in folder.tracked_later() if (record["step"], record["tracker"]) not in new]
         folder.write_tracked(earlier + records)
     return records
+
+
+def trained(folder: RunFolder) -> tuple[Callable[[Split], Tensor], Splits]:
+    """Rebuild what a run predicts with, as its last checkpoint has it: a network, or an ensemble of them.
+
+    Args:
+        folder: The run.
+
+    Returns:
+        A function that gives the logits of a split, and the data the run was trained on.
+
+    Raises:
+        InputError: If there is no checkpoint, or the data are no longer those of the run.
+    """
+    spec = folder.spec
+    splits = splits_of(spec)
+    if splits.fingerprint != folder.data["fingerprint"]:
+        raise InputError(
+            f"Expected the data that {folder.path} was trained on, but {spec.data} has changed since. "
+            "Bring the old data back, or train again."
+        )
+    found = load_checkpoint(folder.checkpoints)
+    if found is None:
+        raise InputError(f"Expected a checkpoint, but {folder.path} has none. Run `surefoot train` again.")
+    weights, state = found
+    ensemble = build_ensemble(spec.method.ensemble)
+    trainee = _assemble(spec, splits, ensemble, state.get("member", 0))
+    trainee.model.load_state_dict(weights)
+    trainee.optimizer.load_state_dict(state["optimizer"])
+    ensemble.load_state_dict(state.get("ensemble", {}), state["members"])
+    return lambda split: predict_together(ensemble, trainee.model, trainee.optimizer, split, spec.seed), splits
 
 
 def _measure_checkpoint(

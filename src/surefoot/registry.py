@@ -318,6 +318,7 @@ CALIBRATORS = Registry("calibrator", "calibrators", facts=("reference",))
 MODELS = Registry("model", "models")
 DATA = Registry("data set", "data")
 AUGMENTATIONS = Registry("augmentation", "data.augment")
+CORRUPTIONS = Registry("corruption", "data.corruptions", facts=("group", "main", "rank", "severities"))
 TRACKERS = Registry("tracker", "trackers")
 ENSEMBLES = Registry("ensemble", "ensembles", facts=("reference",))
 
@@ -330,5 +331,6 @@ KINDS: dict[str, Registry] = {
     "models": MODELS,
     "data": DATA,
     "augmentations": AUGMENTATIONS,
+    "corruptions": CORRUPTIONS,
     "trackers": TRACKERS,
 }

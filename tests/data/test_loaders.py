@@ -67,6 +67,7 @@ MADE: dict[str, Callable[[Path], str]] = {
     "fashion": lambda root: "fashion",
     "digits": lambda root: "digits",
     "npz": small_npz,
+    "noisy": lambda root: "noisy:" + small_npz(root).replace(",", ";"),
     "idx": lambda root: write(made.write_idx, root, "", "idx"),
     "mnist": lambda root: write(made.write_idx, root, "mnist", "mnist"),
     "fashion_full": lambda root: write(made.write_idx, root, "fashion-mnist", "fashion_full"),

@@ -113,3 +113,15 @@ def downloading() -> Iterator[Callable[[str, int, int | None], None]]:
             bars.update(tasks[name], completed=have, total=total, note=f"{have / 1e6:,.1f} MB")
 
         yield on_bytes
+
+
+@contextmanager
+def counting(name: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show how many of some measurements are done while the block lasts.
+
+    Args:
+        name: What is measured.
+    """
+    with _bars() as bars:
+        task = bars.add_task(name, total=None, note="")
+        yield lambda done, total, note: bars.update(task, completed=done, total=total, note=note)

@@ -32,6 +32,9 @@ class Settings:
         str,
         typer.Option(help="Change training images at random: crop + flip + cutout:size=8; standard is crop + flip."),
     ] = "none"
+    label_noise: Annotated[
+        str | None, typer.Option(help="Make training labels wrong: sym:0.2, pairflip:0.4, asym:0.4 or given:FILE.npy.")
+    ] = None
     epochs: Annotated[int, typer.Option(help="Passes over the training split.")] = 40
     batch_size: Annotated[int, typer.Option(help="Examples per step.")] = 128
     lr: Annotated[float | None, typer.Option(help="Learning rate. Default: the optimizer's own, 0.1 for sgd.")] = None
@@ -44,9 +47,12 @@ class Settings:
 
     def spec(self, method: str, *, seed: int = 0) -> RunSpec:
         """Say what a run of a method is."""
+        from surefoot.data.label_noise import with_noise
         from surefoot.studies.compare import make_spec
 
-        return make_spec(method, seed=seed, **dataclasses.asdict(self))
+        words = dataclasses.asdict(self)
+        data = with_noise(words.pop("data"), words.pop("label_noise"))
+        return make_spec(method, data=data, seed=seed, **words)
 
 
 @dataclass(frozen=True)

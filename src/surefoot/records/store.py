@@ -10,6 +10,7 @@
     predictions/         <split>.npz with logits and labels
     measures.jsonl       one line per metric, split and calibrator
     tracked.jsonl        one line per tracker asked after the fact
+    shift.jsonl          one line per corruption and severity, and per strange data set
     checkpoint/          the newest state of the training
     done.json            written last: this run is finished
 
@@ -86,7 +87,7 @@ class RunFolder:
         """Remove everything that belongs to the run, and nothing else."""
         for name in (
             *("spec.json", "environment.json", "steps.jsonl", "timing.jsonl"),
-            *("splits.npz", "measures.jsonl", "tracked.jsonl", "done.json"),
+            *("splits.npz", "measures.jsonl", "tracked.jsonl", "shift.jsonl", "done.json"),
         ):
             (self.path / name).unlink(missing_ok=True)
         for name in ("predictions", "checkpoint"):
@@ -225,6 +226,14 @@ class RunFolder:
         first = [record for record in self.steps() if "tracker" in record]
         kept = [record for record in first if (record["step"], record["tracker"]) not in again]
         return sorted(kept + later, key=lambda record: int(record["step"]))
+
+    def write_shift(self, records: Iterable[Record]) -> None:
+        """Replace ``shift.jsonl``."""
+        write_bytes(self.path / "shift.jsonl", b"".join(map(_line, records)))
+
+    def shift(self) -> list[Record]:
+        """Read all lines of ``shift.jsonl``: quality on shifted data."""
+        return _read_lines(self.path / "shift.jsonl")
 
     def finish(self, summary: Record) -> None:
         """Write ``done.json``: the run is finished."""

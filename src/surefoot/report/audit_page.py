@@ -184,7 +184,12 @@ def _slice_row(each: Json) -> tuple[str, ...]:
 
 def _figures(models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     figures = [
-        {"id": card["id"], "views": {"": reliability_figure(card["views"][""]["bins"], card["mark"])}} for card in cards
+        {
+            "id": card["id"],
+            "switch": "view",
+            "views": {"": reliability_figure(card["views"][""]["bins"], card["mark"])},
+        }
+        for card in cards
     ]
     for model in models:
         classes = class_figure(model["audit"]["verdict"]["classes"], model["mark"])

@@ -31,12 +31,15 @@
     );
   }
 
+  const chosen = (name) => document.querySelector(`input[name="${name}"]:checked, select[name="${name}"]`)?.value;
   const checked = (name) => [...document.querySelectorAll(`input[name="${name}"]:checked`)].map((box) => box.value);
 
   function draw(figure) {
     const place = document.getElementById(figure.id);
-    const single = !figure.id.startsWith("reliability-");
-    const view = figure.views[single ? "" : (checked("view")[0] ?? Object.keys(figure.views)[0])];
+    /* A figure with several views says by which switch one is chosen. */
+    const wanted = figure.switch ? chosen(figure.switch) : "";
+    const single = figure.switch === undefined;
+    const view = figure.views[wanted ?? Object.keys(figure.views)[0]];
     place.hidden = view === undefined;
     if (place.hidden) return Plotly.purge(place);
     const { data, layout } = painted(view, getComputedStyle(root));
@@ -68,8 +71,10 @@
     if (target.name === "view") {
       for (const part of document.querySelectorAll("[data-view]")) part.hidden = part.dataset.view !== target.value;
     }
-    const family = target.name === "view" ? "reliability-" : "curve-";
-    for (const figure of figures) if (figure.id.startsWith(family)) draw(figure);
+    const isSwitch = figures.some((figure) => figure.switch === target.name);
+    for (const figure of figures) {
+      if (isSwitch ? figure.switch === target.name : figure.id.startsWith("curve-")) draw(figure);
+    }
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {

@@ -15,6 +15,9 @@ from surefoot.report.facts import facts, options, places
 from surefoot.report.figures import QUANTITIES, Figure, Quantity, curve_figure, reliability_figure
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.numbers import join, show_percent
+from surefoot.report.shift import summarise_shift
+from surefoot.report.shift_figures import shift_figures
+from surefoot.report.shift_page import shift_context
 from surefoot.report.summary import COLUMNS, Row, Summary
 
 
@@ -42,11 +45,13 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
     """
     path = Path(path)
     methods = [_method(index, row) for index, row in enumerate(summary.rows)]
+    shifted = summarise_shift(summary)
     watched = dynamics(_drawn(methods), [row.runs for row in summary.rows])
     return write_document(
         "template.html",
         path,
-        figures=_figures(methods) + watched["figures"],
+        figures=_figures(methods) + watched["figures"] + (shift_figures(shifted) if shifted else []),
+        **shift_context(shifted),
         title=title or _title(summary),
         command=command,
         verdict=summary.verdict(),
@@ -130,7 +135,7 @@ def _figures(methods: list[Method]) -> list[dict[str, Any]]:
     for index, method in enumerate(methods):
         views = {name or "": reliability_figure(bins, method.mark) for name, bins in method.bins.items()}
         if views:
-            figures.append({"id": f"reliability-{index}", "views": views})
+            figures.append({"id": f"reliability-{index}", "views": views, "switch": "view"})
     for quantity in QUANTITIES:
         figure: Figure | None = curve_figure(quantity, _drawn(methods))
         if figure is not None:

@@ -135,7 +135,7 @@ def summarise(runs: Sequence[RunFolder]) -> Summary:
     values = {key: {seed: _values(run) for seed, run in group.items()} for key, group in groups.items()}
     means = {
         key: {
-            column.key: _spread([values[column.key] for values in group.values()])
+            column.key: spread_of([values[column.key] for values in group.values()])
             for column in COLUMNS
             if _has(group, column.key)
         }
@@ -154,8 +154,8 @@ def summarise(runs: Sequence[RunFolder]) -> Summary:
                 options=some.spec.method.options,
                 seeds=tuple(sorted(group)),
                 values=means[key],
-                passes=_spread([cost["passes"] for cost in costs]),
-                seconds=_spread([cost["seconds"] for cost in costs]),
+                passes=spread_of([cost["passes"] for cost in costs]),
+                seconds=spread_of([cost["seconds"] for cost in costs]),
                 best=frozenset(column.key for column in COLUMNS if _is_best(column, key, means)),
                 difference=None if key == first else _differences(values[first], values[key]),
                 runs=tuple(group[seed] for seed in sorted(group)),
@@ -206,7 +206,8 @@ def _has(group: dict[int, dict[str, float]], key: str) -> bool:
     return all(key in values for values in group.values())
 
 
-def _spread(numbers: Sequence[float]) -> Spread:
+def spread_of(numbers: Sequence[float]) -> Spread:
+    """Give mean and standard deviation; one number has no deviation."""
     return Spread(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None, len(numbers))
 
 

@@ -1,0 +1,178 @@
+"""How a trained network holds up on shifted data: corrupted pictures, and pictures of another kind.
+
+Every run on the same data sees the same shifted pictures: they are drawn by seeds of their own, which depend on the
+corruption and the severity, not on the run. What has been measured is kept in ``shift.jsonl`` and not measured again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from surefoot.data.corruptions import SEVERITIES, corrupt
+from surefoot.data.ood import strange_pixels
+from surefoot.errors import InputError
+from surefoot.experiment import trained
+from surefoot.metrics.ood import ood_detection
+from surefoot.records import RunFolder
+from surefoot.registry import CORRUPTIONS, METRICS
+from surefoot.schema import Scaling, Split, Splits
+from surefoot.seeding import generator
+
+Record = dict[str, Any]
+Progress = Callable[[int, int, str], None]  # conditions measured, conditions in all, the present one
+Published = Callable[[str, int], Tensor]  # corruption, severity → all test pictures as bytes, in the split's order
+
+MEASURES = ("accuracy", "ece", "nll", "brier")
+_CHUNK = 1000  # pictures corrupted at a time
+
+
+class Condition(NamedTuple):
+    """One set of shifted pictures: a corruption at a severity, a strange data set, or neither for the clean ones."""
+
+    corruption: str | None = None
+    severity: int = 0
+    ood: str | None = None
+
+    def __str__(self) -> str:
+        """Name it for people."""
+        return self.ood or (f"{self.corruption} {self.severity}" if self.corruption else "clean")
+
+
+def conditions(corruptions: Sequence[str], severities: Sequence[int], ood: Sequence[str] = ()) -> list[Condition]:
+    """List what is to be measured, the clean pictures first.
+
+    Args:
+        corruptions: Names.
+        severities: From 1 to 5.
+        ood: Strange data sets.
+
+    Returns:
+        The conditions.
+
+    Raises:
+        InputError: If a severity or a name does not exist.
+
+    Example:
+        >>> [str(condition) for condition in conditions(["fog"], [1, 5], ["uniform"])]
+        ['clean', 'fog 1', 'fog 5', 'uniform']
+    """
+    if unknown := [severity for severity in severities if severity not in SEVERITIES]:
+        raise InputError(f"Expected severities from 1 to 5, but got {unknown[0]}. Write --severities 1-5.")
+    names = [CORRUPTIONS[name].name for name in corruptions]
+    shifted = [Condition(name, severity) for name in names for severity in severities]
+    return [Condition(), *shifted, *(Condition(ood=name) for name in ood)]
+
+
+def shift(
+    path: Path | str,
+    wanted: Sequence[Condition],
+    *,
+    n: int = 1000,
+    published: Published | None = None,
+    threads: int = 1,
+    on_progress: Progress | None = None,
+) -> list[Record]:
+    """Measure a run on shifted test pictures.
+
+    Args:
+        path: The run folder.
+        wanted: As :func:`conditions` lists them.
+        n: How many test pictures, the same ones for every condition; all of them where there are fewer.
+        published: Gives corrupted pictures that somebody else has made; else they are made here.
+        threads: How many threads torch uses.
+        on_progress: Called before every condition and at the end.
+
+    Returns:
+        One record per condition, in the order wanted: accuracy, ECE, NLL and Brier score, and how well the network's
+        confidence tells the shifted pictures from the clean ones.
+
+    Raises:
+        InputError: If the run's data are no pictures.
+    """
+    if n < 1:
+        raise InputError(f"Expected at least one picture, but got n = {n}. Write --n 1000.")
+    torch.set_num_threads(threads)
+    folder = RunFolder(path)
+    _ = folder.spec  # raises where there is no run, before a lock would make the folder
+    with folder.locked():
+        settings = {"n": n, "published": published is not None}
+        known = {_key(record): record for record in folder.shift()}
+        keys = [_key({**condition._asdict(), **settings}) for condition in wanted]
+        missing = {key: condition for key, condition in zip(keys, wanted, strict=True) if key not in known}
+        if missing:
+            bench = _Bench.set_up(folder, n, published)
+            for done, (key, condition) in enumerate(missing.items()):
+                if on_progress:
+                    on_progress(len(wanted) - len(missing) + done, len(wanted), str(condition))
+                known[key] = {**bench.stamp, **condition._asdict(), **settings, **bench.measure(condition)}
+                folder.write_shift(known.values())
+        if on_progress:
+            on_progress(len(wanted), len(wanted), "")
+    return [known[key] for key in keys]
+
+
+def _key(record: Record) -> tuple[Any, ...]:
+    return tuple(record[key] for key in ("corruption", "severity", "ood", "n", "published"))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Bench:
+    """A network and the clean pictures that it is measured beside."""
+
+    predict: Callable[[Split], Tensor]
+    splits: Splits
+    scaling: Scaling
+    rows: Tensor
+    pixels: Tensor
+    labels: Tensor
+    clean: Tensor  # logits
+    published: Published | None
+    stamp: Record
+
+    @classmethod
+    def set_up(cls, folder: RunFolder, n: int, published: Published | None) -> _Bench:
+        predict, splits = trained(folder)
+        scaling = splits.scaling
+        if scaling is None or splits.test.inputs.ndim != 4:
+            raise InputError(
+                f"Expected pictures as bytes to shift, but {folder.path} was trained on inputs {splits.input_shape}. "
+                "Give the data as uint8."
+            )
+        rows = torch.randperm(len(splits.test), generator=generator(0, "shift/rows"))[:n].sort().values
+        inputs, labels = splits.test.inputs[rows], splits.test.labels[rows]
+        pixels = scaling.to_pixels(inputs).to(torch.uint8)
+        stamp = {"run": folder.run_id, "seed": folder.spec.seed, "passes": (folder.done() or {}).get("passes")}
+        clean = predict(Split(inputs, labels))
+        return cls(predict, splits, scaling, rows, pixels, labels, clean, published, {**stamp, "split": "test"})
+
+    def measure(self, condition: Condition) -> Record:
+        if condition == Condition():
+            return {**self._quality(self.clean), "detection": None}
+        logits = self._predict(self._shifted(condition))
+        quality = dict.fromkeys(MEASURES) if condition.ood else self._quality(logits)
+        found = [dataclasses.asdict(detection) for detection in ood_detection(self.clean, logits)]
+        return {**quality, "detection": {detection.pop("score"): detection for detection in found}}
+
+    def _shifted(self, condition: Condition) -> Tensor:
+        name, severity, ood = condition
+        if name is None:
+            return strange_pixels(str(ood), self.pixels, self.splits, generator(0, f"shift/{ood}"))
+        if self.published is not None:
+            return self.published(name, severity)[self.rows]
+        return torch.cat([
+            corrupt(chunk, name, severity, generator(0, f"shift/{condition}/{index}"))
+            for index, chunk in enumerate(self.pixels.split(_CHUNK))
+        ])
+
+    def _predict(self, pixels: Tensor) -> Tensor:
+        return self.predict(Split(self.scaling.to_inputs(pixels), torch.zeros(len(pixels)).long()))
+
+    def _quality(self, logits: Tensor) -> Record:
+        probs = logits.double().softmax(1)
+        return {name: METRICS[name].build(probs, self.labels).item() for name in MEASURES}

@@ -1,0 +1,214 @@
+"""Runs on shifted data: the same pictures for all, measured once, compared, shown; and labels made wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from surefoot.data import load_splits
+from surefoot.data.label_noise import flip, transitions
+from surefoot.data.ood import strange_pixels
+from surefoot.errors import InputError
+from surefoot.experiment import run, trained
+from surefoot.records import RunFolder
+from surefoot.registry import DATA
+from surefoot.report.shift import summarise_shift
+from surefoot.report.summary import summarise
+from surefoot.shift import Condition, conditions, shift
+from surefoot.studies.compare import make_spec
+from tests.conftest import RunCommand, small_arrays
+from tests.report.browser import drawn_page
+
+WANTED = conditions(["contrast", "gaussian_noise"], [1, 5], ["uniform"])
+
+
+@pytest.fixture(scope="module")
+def runs(small_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("shifted")
+    for method in ("sgd", "sam"):
+        for seed in (0, 1):
+            spec = make_spec(method, data=f"npz:{small_npz}", model="mlp:width=8", seed=seed, epochs=3, batch_size=16)
+            run(spec, out / f"{method}-{seed}")
+    return out
+
+
+def test_records_are_what_the_network_does_on_shifted_pictures(runs: Path) -> None:
+    records = shift(runs / "sgd-0", WANTED, n=40)
+    assert [Condition(r["corruption"], r["severity"], r["ood"]) for r in records] == WANTED
+    clean, mild, severe, *_, strange = records
+    assert clean["detection"] is None
+    assert {"run", "seed", "passes", "split", "n"} <= set(clean)
+    assert severe["detection"]["max_probability"]["auroc"] > mild["detection"]["max_probability"]["auroc"]
+    assert strange["accuracy"] is None
+    assert set(strange["detection"]) == {"max_probability", "entropy", "energy"}
+    model, splits = trained(RunFolder(runs / "sgd-0"))
+    everything = shift(runs / "sgd-0", conditions([], []), n=1000)[0]
+    with torch.no_grad():
+        right = model.eval()(splits.test.inputs).argmax(1) == splits.test.labels
+    assert everything["accuracy"] == pytest.approx(right.double().mean().item())
+
+
+def test_what_is_measured_is_not_measured_again(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = shift(runs / "sgd-1", WANTED[:3], n=30)
+    seen: list[str] = []
+    more = shift(runs / "sgd-1", WANTED, n=30, on_progress=lambda done, total, note: seen.append(note))
+    assert more[:3] == first
+    assert seen == ["gaussian_noise 1", "gaussian_noise 5", "uniform", ""]
+    monkeypatch.setattr("surefoot.shift.trained", lambda folder: pytest.fail("measured again"))
+    assert shift(runs / "sgd-1", WANTED, n=30) == more
+
+
+def test_published_pictures_can_stand_in(runs: Path) -> None:
+    def black(name: str, severity: int) -> torch.Tensor:
+        return torch.zeros(60, 1, 6, 6, dtype=torch.uint8)
+
+    made = shift(runs / "sam-1", WANTED[:2], n=30)
+    given = shift(runs / "sam-1", WANTED[:2], n=30, published=black)
+    assert given[0]["accuracy"] == made[0]["accuracy"]
+    assert given[1]["accuracy"] < made[1]["accuracy"]
+    assert (given[1]["published"], made[1]["published"]) == (True, False)
+
+
+def test_methods_are_compared_seed_by_seed(runs: Path) -> None:
+    for path in sorted(runs.iterdir()):
+        shift(path, WANTED, n=50)
+    summary = summarise([RunFolder(runs / f"{method}-{seed}") for method in ("sgd", "sam") for seed in (0, 1)])
+    found = summarise_shift(summary, n=50)
+    assert found is not None
+    assert found.corruptions == ("contrast", "gaussian_noise")
+    assert found.severities == (1, 5)
+    sgd, sam = found.rows
+    gaps = []
+    for seed in (0, 1):
+        means = [
+            np.mean([r["ece"] for r in RunFolder(runs / f"{m}-{seed}").shift() if r["n"] == 50 and r["corruption"]])
+            for m in ("sgd", "sam")
+        ]
+        gaps.append(means[1] - means[0])
+    assert sgd.difference is None
+    assert sam.difference is not None
+    assert sam.difference["ece"].mean == pytest.approx(np.mean(gaps))
+    assert sam.difference["ece"].n == 2
+
+
+def test_the_command_and_its_page(runs: Path, tmp_path: Path, run_command: RunCommand) -> None:
+    words = [
+        "shift",
+        str(runs),
+        "--corruptions",
+        "contrast,fog",
+        "--severities",
+        "1,5",
+        "--ood",
+        "uniform",
+        "--n",
+        "50",
+    ]
+    page = tmp_path / "shift.html"
+    done = run_command(*words, "--out", str(page), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [row["label"] for row in found["rows"]] == ["sgd", "sam"]
+    assert set(found["rows"][0]["corruptions"]["fog"]["5"]) == {"accuracy", "ece", "nll", "auroc"}
+    assert found["rows"][0]["ood"]["uniform"]["energy"]["fpr95"] <= 1
+    document = drawn_page(page, tmp_path / "profile")
+    root = re.search(r"<html[^>]*>", document)[0]
+    assert "data-trouble" not in root
+    assert 'data-drawn="6"' in root  # two heat maps, four sets of curves
+    press = "setTimeout(() => document.querySelector('input[value=accuracy]').click(), 1000)"
+    page.write_text(page.read_text().replace("</body>", f"<script>{press}</script></body>"))
+    pressed = drawn_page(page, tmp_path / "profile2")
+    texts = [re.findall(r'class="heatmap-label"[^>]*>.*?([\d.]+%)', each, re.DOTALL) for each in (document, pressed)]
+    assert texts[0]
+    assert texts[0] != texts[1]
+    told = run_command(*words, "--out", str(page))
+    assert "best calibrated under shift" in " ".join(told.stdout.split())
+    assert "uniform" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--corruptions fgo", "Unknown corruption 'fgo'. Did you mean 'fog'"),
+        ("--severities 0-2", "severities from 1 to 5, but got 0"),
+        ("--severities some", "severities as 1-5 or 1,3,5, but got 'some'"),
+        ("--n 0 --corruptions none", "at least one picture, but got n = 0"),
+        ("--corruptions none --ood nosuch", "or a data set, as strange inputs, but got 'nosuch'"),
+    ],
+)
+def test_bad_input_is_refused(words: str, says: str, runs: Path, run_command: RunCommand) -> None:
+    done = run_command("shift", str(runs / "sgd-0"), *words.split())
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_strange_pictures_fit(small_npz: Path, tmp_path: Path) -> None:
+    own = load_splits(DATA.parse("fashion"))
+    familiar = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
+    generator = torch.Generator().manual_seed(0)
+    made = strange_pixels(f"npz:{small_npz}", familiar, own, generator)
+    assert made.shape == familiar.shape
+    assert torch.equal(made[:, 0], made[:, 1])
+    mixed = strange_pixels("shuffled", familiar, own, generator)
+    assert torch.equal(mixed.flatten(2).sort(2).values, familiar.flatten(2).sort(2).values)
+    assert not torch.equal(mixed, familiar)
+    with pytest.raises(InputError, match="another data set than the one trained on"):
+        strange_pixels("fashion", familiar, own, generator)
+    floats = {k: v.astype(np.float32) if k[0] == "x" else v for k, v in small_arrays().items()}
+    np.savez(tmp_path / "floats.npz", **floats)
+    with pytest.raises(InputError, match="Choose a data set of pictures"):
+        strange_pixels(f"npz:{tmp_path / 'floats.npz'}", familiar, own, generator)
+
+
+def test_label_noise_changes_the_training_split_alone() -> None:
+    clean = load_splits(DATA.parse("fashion"))
+    noisy = load_splits(DATA.parse("noisy:fashion,rate=0.3,seed=1"))
+    wrong = noisy.train.labels != clean.train.labels
+    assert wrong.double().mean().item() == pytest.approx(0.3, abs=0.03)
+    assert torch.bincount(noisy.train.labels[wrong]).min() > 80  # all classes get some
+    assert torch.equal(noisy.calibration.labels, clean.calibration.labels)
+    assert torch.equal(noisy.test.labels, clean.test.labels)
+    assert noisy.fingerprint != clean.fingerprint
+    again = load_splits(DATA.parse("noisy:fashion,rate=0.3,seed=1"))
+    assert torch.equal(again.train.labels, noisy.train.labels)
+    other = load_splits(DATA.parse("noisy:fashion,rate=0.3,seed=2,calibration=true"))
+    assert not torch.equal(other.train.labels, noisy.train.labels)
+    assert not torch.equal(other.calibration.labels, clean.calibration.labels)
+
+
+def test_pairflip_and_lookalikes() -> None:
+    labels = torch.arange(10).repeat(500)
+    generator = torch.Generator().manual_seed(0)
+    flipped = flip(labels, transitions("pairflip", 1.0, tuple("abcdefghij")), generator)
+    assert torch.equal(flipped, (labels + 1) % 10)
+    names = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+    flipped = flip(labels, transitions("asym", 1.0, names), generator)
+    assert flipped[:10].tolist() == [0, 1, 0, 5, 7, 3, 6, 7, 8, 1]
+    with pytest.raises(InputError, match="classes of CIFAR-10 for kind=asym"):
+        transitions("asym", 0.2, ("a", "b"))
+    with pytest.raises(InputError, match=r"rate of wrong labels in 0…1, but got 1\.5"):
+        transitions("sym", 1.5, ("a", "b"))
+
+
+def test_given_labels(small_npz: Path, tmp_path: Path) -> None:
+    given = (np.arange(90) % 3).astype(np.int64)
+    np.save(tmp_path / "given.npy", given)
+    splits = load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'given.npy'}"))
+    assert np.array_equal(splits.train.labels.numpy(), given)
+    np.save(tmp_path / "short.npy", given[:5])
+    with pytest.raises(InputError, match="Expected 90 whole numbers"):
+        load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'short.npy'}"))
+
+
+def test_label_noise_is_recorded_in_the_run(small_npz: Path, tmp_path: Path, run_command: RunCommand) -> None:
+    words = ["--data", f"npz:{small_npz},calibration=0.1", "--label-noise", "sym:0.4", "--epochs", "1"]
+    done = run_command("train", "--out", str(tmp_path / "run"), *words)
+    assert done.returncode == 0, done.stderr
+    data = RunFolder(tmp_path / "run").spec.data
+    assert (data.name, data.options["kind"], data.options["rate"]) == ("noisy", "sym", 0.4)
+    assert data.options["of"] == f"npz:{small_npz};calibration=0.1"
