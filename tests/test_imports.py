@@ -25,6 +25,7 @@ SIDEWAYS = {
     ("experiment", "trackers"),
     ("experiment", "evaluate"),
     ("trackers", "certificate"),
+    ("studies", "report"),
     ("__main__", "cli"),
 }
 LEVEL = {room: level for level, rooms in LAYERS.items() for room in rooms}

@@ -317,6 +317,8 @@ CALIBRATORS = Registry("calibrator", "calibrators", facts=("reference",))
 MODELS = Registry("model", "models")
 DATA = Registry("data set", "data")
 TRACKERS = Registry("tracker", "trackers")
+STUDIES = Registry("study", "studies.claims")
+FIGURES = Registry("figure", "report.paper")
 
 KINDS: dict[str, Registry] = {
     "optimizers": OPTIMIZERS,
@@ -326,4 +328,6 @@ KINDS: dict[str, Registry] = {
     "models": MODELS,
     "data": DATA,
     "trackers": TRACKERS,
+    "studies": STUDIES,
+    "figures": FIGURES,
 }

@@ -13,6 +13,7 @@ from typing import NoReturn
 import typer
 
 from surefoot.cli import audit as _audit  # noqa: F401  (its commands join the others)
+from surefoot.cli import study as _study  # noqa: F401
 from surefoot.cli.app import app
 from surefoot.errors import SurefootError
 

@@ -103,7 +103,7 @@ def compare(
     from surefoot.studies.compare import compare as run_comparison
     from surefoot.studies.compare import make_spec, plan
 
-    _check_out(out)
+    check_out(out)
     specs = [
         make_spec(
             method,
@@ -119,7 +119,7 @@ def compare(
         )
         for method in split_methods(methods)
     ]
-    planned = plan(specs, _read_seeds(seeds), out, fresh=fresh, tracking=_tracking(track, track_budget))
+    planned = plan(specs, read_seeds(seeds), out, fresh=fresh, tracking=_tracking(track, track_budget))
     with showing({job.path: 1.0 if job.spec.method.base is None else 2.0 for job in planned}) as listen:
         comparison = run_comparison(planned, workers=jobs, listen=listen)
     for path, error in comparison.failed.items():
@@ -160,7 +160,7 @@ def train(
     from surefoot.studies.compare import make_spec
     from surefoot.studies.engine import Job, News
 
-    _check_out(out)
+    check_out(out)
     spec = make_spec(
         method,
         data=data,
@@ -271,7 +271,8 @@ def _describe(part: Part) -> dict[str, Any]:
     return {"name": part.name, "summary": part.summary, "options": [str(option) for option in part.options.values()]}
 
 
-def _read_seeds(text: str) -> list[int]:
+def read_seeds(text: str) -> list[int]:
+    """Read seeds as people type them: how many, or which."""
     try:
         numbers = [int(piece) for piece in text.split(",") if piece.strip()]
     except ValueError as error:
@@ -292,7 +293,8 @@ def _tracking(track: str | None, budget: float | None) -> Tracking:
     return Tracking(read_track(track or "standard"), budget)
 
 
-def _check_out(out: Path) -> None:
+def check_out(out: Path) -> None:
+    """Refuse a file where a folder is to be."""
     if out.exists() and not out.is_dir():
         raise InputError(f"Expected --out to be a folder, but {out} is a file. Choose another name.")
 
