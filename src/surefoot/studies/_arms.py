@@ -12,15 +12,15 @@ from surefoot.trackers import read_track
 RHO: dict[Size, float] = {"smoke": 0.2, "laptop": 0.2, "paper": 0.05}
 
 
-def finished(method: str, size: Size, *, classes: int = 10, track: str = "", lr: float | None = None) -> Arm:
+def finished(method: str, size: Size, *, classes: int = 10, track: str = "", smooth: bool = False) -> Arm:
     """Make an arm whose finished network matters: a cosine schedule to the end, SGD with momentum below.
 
     Args:
-        method: For example ``"csam:gamma=2"``; the radius of SAM and CSAM is the size's unless said.
+        method: For example ``"csam:gamma=2,rho=0.1"``.
         size: At ``paper``, ResNet-56 on CIFAR for 200 epochs.
         classes: 100 for what was published on CIFAR-100.
         track: What to measure on the way.
-        lr: Learning rate, where it is not the optimizer's own.
+        smooth: Use tanh, for what is only true of networks without kinks; paper size keeps its network.
 
     Returns:
         The arm.
@@ -31,9 +31,11 @@ def finished(method: str, size: Size, *, classes: int = 10, track: str = "", lr:
         "laptop": ("mlp", 40, 128),
         "paper": ("resnet56", 200, 128),
     }[size]
+    if smooth and size != "paper":
+        model += f"{',' if ':' in model else ':'}activation=tanh"
     device = "cuda" if size == "paper" else "cpu"
     spec = make_spec(
-        method, data=data, model=model, epochs=epochs, batch_size=batch_size, device=device, lr=lr, schedule="cosine"
+        method, data=data, model=model, epochs=epochs, batch_size=batch_size, device=device, schedule="cosine"
     )
     return Arm(spec, tracking(track))
 
