@@ -93,9 +93,12 @@ def _size(text: str) -> Size:
 
 
 def _engine(text: str) -> EngineName:
-    if text == "local" or text == "ray":
-        return text
-    raise InputError(f"Expected --engine to be local or ray, but got {text!r}. Choose one of them.")
+    from surefoot.studies.engine import ENGINES
+
+    for engine in ENGINES:
+        if engine == text:
+            return engine
+    raise InputError(f"Expected --engine to be {' or '.join(ENGINES)}, but got {text!r}. Choose one of them.")
 
 
 def _run(

@@ -17,6 +17,7 @@ from surefoot.records import RunFolder
 from surefoot.schema import RunSpec, Tracking
 
 EngineName = Literal["local", "ray"]
+ENGINES: tuple[EngineName, ...] = ("local", "ray")
 ATTEMPTS = 2
 
 

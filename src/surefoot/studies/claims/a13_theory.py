@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 
@@ -53,19 +54,19 @@ def analyse(runs: Runs) -> Analysis:
     every = [values for by_seed in found.values() for values in by_seed.values()]
     violated = sum(values["violated"] for values in every)
     checked = sum(values["checked"] for values in every)
-    growth = [v["late"] - v["early"] for v in every if v["late"] is not None and v["early"] is not None]
-    shares = [v["share"] for v in every if v["share"] is not None]
+    growth = [values["late"] - values["early"] for values in every if math.isfinite(values["late"])]
+    shares = [values["share"] for values in every if math.isfinite(values["share"])]
     numbers = {
         "violated inequalities": Estimate(violated, n=len(every)),
         "inequalities checked": Estimate(checked, n=len(every)),
         "share of probes with κ_min ≥ −‖∇L‖/ρ": Estimate(statistics.fmean(shares) if shares else None, n=len(shares)),
-        "r of κ_min and t along the climb": mean([v["r"] for v in every if v["r"] is not None]),
+        "r of κ_min and t along the climb": mean([values["r"] for values in every if math.isfinite(values["r"])]),
         "λ in the last fifth − in the first": mean(growth),
     }
     return Analysis(Table(COLUMNS, tuple(rows)), numbers)
 
 
-def _of_run(records: list[dict[str, float]]) -> dict[str, float | None]:
+def _of_run(records: list[dict[str, float]]) -> dict[str, float]:
     paths = [record for record in records if "path/bound" in record]
     checks = [record for record in records if "certificate/violated" in record]
     lam = [record["step/lam"] for record in records if record.get("step/lam") is not None]
@@ -74,15 +75,15 @@ def _of_run(records: list[dict[str, float]]) -> dict[str, float | None]:
     return {
         "violated": sum(record["certificate/violated"] for record in checks),
         "checked": sum("slack/" in key for record in checks for key in record),
-        "share": statistics.fmean(r["path/kappa_min"] >= r["path/bound"] for r in paths) if paths else None,
-        "r": statistics.fmean(slopes) if slopes else None,
-        "early": statistics.fmean(lam[:fifth]) if lam else None,
-        "late": statistics.fmean(lam[-fifth:]) if lam else None,
+        "share": statistics.fmean(r["path/kappa_min"] >= r["path/bound"] for r in paths) if paths else math.nan,
+        "r": statistics.fmean(slopes) if slopes else math.nan,
+        "early": statistics.fmean(lam[:fifth]) if lam else math.nan,
+        "late": statistics.fmean(lam[-fifth:]) if lam else math.nan,
     }
 
 
-def _known(by_seed: Mapping[int, Mapping[str, float | None]], key: str) -> dict[int, float]:
-    return {seed: value for seed, values in by_seed.items() if (value := values[key]) is not None}
+def _known(by_seed: Mapping[int, Mapping[str, float]], key: str) -> dict[int, float]:
+    return {seed: values[key] for seed, values in by_seed.items() if math.isfinite(values[key])}
 
 
 def judge(numbers: Mapping[str, Estimate]) -> Verdict:
@@ -104,7 +105,7 @@ def a13() -> Study:
     """The theory's inequalities hold, κ_min falls along SAM's climb, and λ grows late in training."""
     return Study(
         claim="A13",
-        question="Do the inequalities behind SAM's calibration and their assumption hold at every probe, and does λ grow?",
+        question="Do the inequalities behind SAM's calibration hold at every probe, and does λ grow?",
         published={},
         source="CSAM paper, fig. 2 and S4, lemmas 1–2 (with the norm not squared), theorems 1–3",
         rule="Held if no proven inequality is violated at any probe where its conditions hold, κ_min ≥ −‖∇L‖/ρ on the "
