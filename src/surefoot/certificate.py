@@ -75,7 +75,7 @@ def certify(
         jacobian_norms=jacobian_norms(model, inputs),
     )
     if epsilon is not None:
-        evidence = _with_robust(evidence, model, inputs, epsilon, norm)
+        evidence = with_robust(evidence, model, inputs, epsilon, norm)
     checks = bound_checks(evidence)
     return checks + (step_checks(model, inputs, labels, rho=rho) if rho is not None else [])
 
@@ -86,7 +86,7 @@ def _logits(model: nn.Module, inputs: Tensor) -> Tensor:
     return out
 
 
-def _with_robust(evidence: Evidence, model: nn.Module, inputs: Tensor, epsilon: float, norm: Norm) -> Evidence:
+def with_robust(evidence: Evidence, model: nn.Module, inputs: Tensor, epsilon: float, norm: Norm) -> Evidence:
     """Add the best robust margins there are for this network, and an attack as shifted data."""
     labels = evidence.labels
     attack, shifted = attacked_margin(model, inputs, labels, epsilon=epsilon, norm=norm)
