@@ -126,10 +126,10 @@ def _draw(result: Result, folder: Path) -> list[str]:
     if not is_possible():
         return []
     written = []
-    for index, drawing in enumerate(result.plan.study.drawings):
+    for number, drawing in enumerate(result.plan.study.drawings, start=1):
         arms = drawing.arms or tuple(result.runs.found)
         runs = [run for arm in arms for run in result.runs[arm].values()]
-        path = folder / f"{drawing.figure}{index or ''}.png"
+        path = folder / f"{number}-{drawing.figure.partition(':')[0]}.png"
         if runs and draw(drawing.figure, runs, path):
             written.append(path.name)
     return written

@@ -30,9 +30,18 @@ def sweep(runs: list[RunFolder], *, over: str = "rho", by: str | None = None) ->
             xs = sorted(x for x in line if key in line[x])
             means = [scale * statistics.fmean(line[x][key]) for x in xs]
             spreads = [scale * statistics.stdev(line[x][key]) if len(line[x][key]) > 1 else 0.0 for x in xs]
-            axis.errorbar(xs, means, spreads, fmt="o-", color=color, markersize=3, capsize=2, label=f"{by} = {value}")
+            axis.errorbar(
+                xs,
+                means,
+                spreads,
+                fmt="o-",
+                color=color,
+                markersize=3,
+                capsize=2,
+                label=f"{by} = {value}" if by else value,
+            )
         labels(axis, over, f"{name}, test")
-    if by:
+    if len(lines) > 1:
         axes[0][0].legend(fontsize=7, frameon=False)
     return figure
 

@@ -6,6 +6,7 @@ a worker brings the folder home, runs, and sends it back on the way and at the e
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import time
@@ -103,7 +104,7 @@ def _connect() -> Any:
     except ImportError as error:
         raise InputError("Expected Ray to be installed, but it is not. Run pip install 'surefoot[ray]'.") from error
     try:
-        ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level="ERROR")
+        ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InputError(
             "Expected a Ray cluster, but found none. Start one with `ray start --head`, or set RAY_ADDRESS."
