@@ -55,7 +55,7 @@ def test_verdicts_follow_from_the_numbers(name: str, smoke: dict) -> None:
     values = smoke["studies"][name]
     verdict = find_studies([name])[name].judge(read_numbers(values))
     assert {"outcome": verdict.outcome, "reason": verdict.reason} == values["verdict"]
-    if name not in {"a13", "b6", "b7"}:  # counting violations needs no seeds
+    if name.startswith("a") and name != "a13":  # the others count violations, or pool learning rates
         assert verdict.outcome != "held"  # one seed proves nothing
 
 

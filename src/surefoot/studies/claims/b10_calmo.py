@@ -21,7 +21,7 @@ PUBLISHED = {  # in percent here, as fractions there
     "calmo + sam": {"ece": 1.7},
 }
 OPTIMIZERS = ("sgd", "adamw", "muon", "sam")
-LOSSES = {"ce": "ce", "calmo": "calmo", "flat": "calmo:robust=0", "rob": "calmo:smooth=0"}
+LOSSES = {"ce": "", "calmo": "calmo", "flat": "calmo:robust=0", "rob": "calmo:smooth=0"}
 TOLERANCE = 0.01
 
 
@@ -29,7 +29,7 @@ def grid(size: Size) -> dict[str, Arm]:
     """Four optimizers with cross-entropy, CalMO and its two ablations."""
     methods = {"sam": f"sam:rho={RHO[size]}"}
     return {
-        f"{name} + {optimizer}": finished(f"{loss} + {methods.get(optimizer, optimizer)}", size)
+        f"{name} + {optimizer}": finished(" + ".join(filter(None, (loss, methods.get(optimizer, optimizer)))), size)
         for optimizer in OPTIMIZERS
         for name, loss in LOSSES.items()
     }
