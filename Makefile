@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test setup lint types tests data clean
+.PHONY: demo test setup lint types tests data studies results clean
 
 demo: setup  ## Train SGD, SAM and CSAM on the embedded data and say which one to trust
 	$(BIN)/surefoot compare
@@ -32,6 +32,12 @@ tests: setup
 
 data: setup  ## Rebuild the embedded data from Debian's dataset-fashion-mnist
 	$(BIN)/python scripts/build_fashion.py
+
+studies: setup  ## Rerun all published claims at laptop size; about an hour on two cores
+	$(BIN)/surefoot study all --size laptop --results results
+
+results: setup  ## Make RESULTS.md and the studies' pages again from results/
+	$(BIN)/surefoot study results --results results
 
 clean:
 	rm -rf $(VENV) surefoot-runs dist build

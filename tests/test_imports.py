@@ -27,6 +27,7 @@ SIDEWAYS = {
     ("experiment", "evaluate"),
     ("trackers", "certificate"),
     ("shift", "experiment"),
+    ("studies", "report"),
     ("__main__", "cli"),
 }
 LEVEL = {room: level for level, rooms in LAYERS.items() for room in rooms}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from surefoot.records import RunFolder
 from surefoot.records.environment import environment
 from surefoot.records.store import Record
 from surefoot.registry import DATA, LOSSES, TRACKERS
-from surefoot.schema import SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Splits, Tracking
+from surefoot.schema import SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Split, Splits, Tracking
 from surefoot.seeding import derive, generator, seed_everything
 from surefoot.trackers import build_trackers
 from surefoot.train import Trainee, fit, predict_together

@@ -321,6 +321,8 @@ AUGMENTATIONS = Registry("augmentation", "data.augment")
 CORRUPTIONS = Registry("corruption", "data.corruptions", facts=("group", "main", "rank", "severities"))
 TRACKERS = Registry("tracker", "trackers")
 ENSEMBLES = Registry("ensemble", "ensembles", facts=("reference",))
+STUDIES = Registry("study", "studies.claims")
+FIGURES = Registry("figure", "report.paper")
 
 KINDS: dict[str, Registry] = {
     "optimizers": OPTIMIZERS,
@@ -333,4 +335,6 @@ KINDS: dict[str, Registry] = {
     "augmentations": AUGMENTATIONS,
     "corruptions": CORRUPTIONS,
     "trackers": TRACKERS,
+    "studies": STUDIES,
+    "figures": FIGURES,
 }

@@ -314,6 +314,12 @@ class Tracking:
         """Say whether whoever asked for the other has all of it here."""
         return set(other.trackers) <= set(self.trackers) and (not other.trackers or other.budget == self.budget)
 
+    def joined(self, other: Tracking) -> Tracking:
+        """Ask for what either asks for, so that several questions share one run; without a budget if one has none."""
+        trackers = tuple(dict.fromkeys((*self.trackers, *other.trackers)))
+        budgets = {each.budget for each in (self, other) if each.trackers}
+        return Tracking(trackers, budgets.pop() if len(budgets) == 1 else None)
+
 
 UNTRACKED = Tracking()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from surefoot.report.numbers import show_seconds
 from surefoot.studies.engine import Job, Listener, News
 
 
@@ -30,24 +32,52 @@ class _Display:
         self.tasks: dict[Path, TaskID] = {}
         self.all = bars.add_task("all runs", total=sum(weights.values()), note=f"0/{len(weights)} done")
         self.finished = 0
+        self.failed = 0
+        self.running: set[Path] = set()
+        self.started, self.found = time.monotonic(), 0.0
 
     def __call__(self, news: News) -> None:
         path = news.job.path
         if news.done or news.error:
-            self.finished += 1
-            self.shares[path] = 1.0
-            if path in self.tasks:
-                self.bars.remove_task(self.tasks.pop(path))
-            if news.error or not self.bars.console.is_terminal:
-                self.bars.console.print(f"{_name(news.job)}: {news.error or 'done'}", highlight=False, markup=False)
+            self._end(news)
         else:
+            self.running.add(path)
             if path not in self.tasks:
                 self.tasks[path] = self.bars.add_task(_name(news.job), total=news.n_steps, note="")
             self.shares[path] = news.step / max(1, news.n_steps)
             note = "" if news.loss is None else f"loss {news.loss:.3f}"
             self.bars.update(self.tasks[path], completed=news.step, note=note)
-        work = sum(self.weights[path] * share for path, share in self.shares.items())
-        self.bars.update(self.all, completed=work, note=f"{self.finished}/{len(self.weights)} done")
+        self.bars.update(self.all, completed=self._work(), note=self._count())
+
+    def _end(self, news: News) -> None:
+        path = news.job.path
+        if news.done and path not in self.running:  # was there already: says nothing about how long the others take
+            self.found += self.weights[path]
+        self.running.discard(path)
+        self.shares[path] = 0.0 if news.again else 1.0
+        self.finished += news.done
+        self.failed += news.error is not None and not news.again
+        if path in self.tasks:
+            self.bars.remove_task(self.tasks.pop(path))
+        if news.error or not self.bars.console.is_terminal:
+            said = f"{news.error or 'done'}{' It is tried once more.' if news.again else ''}"
+            line = f"{_name(news.job)}: {said} [{self._count()}{self._left()}]"
+            self.bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _work(self) -> float:
+        return sum(self.weights[path] * share for path, share in self.shares.items())
+
+    def _count(self) -> str:
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.finished}/{len(self.weights)} done, {len(self.running)} running{failed}"
+
+    def _left(self) -> str:
+        """Say how long the rest takes if it goes on like this; nothing while there is nothing to go by."""
+        made = self._work() - self.found
+        rest = sum(self.weights.values()) - self._work()
+        if made <= 0 or rest <= 0:
+            return ""
+        return f", about {show_seconds((time.monotonic() - self.started) * rest / made)} left"
 
 
 def _name(job: Job) -> str:

@@ -46,9 +46,9 @@ def compare(
     from surefoot.studies.compare import compare as run_comparison
     from surefoot.studies.compare import plan
 
-    _check_out(out)
+    check_out(out)
     specs = [settings.spec(method) for method in split_methods(methods)]
-    planned = plan(specs, _read_seeds(seeds), out, fresh=fresh, tracking=watching.tracking())
+    planned = plan(specs, read_seeds(seeds), out, fresh=fresh, tracking=watching.tracking())
     with showing({job.path: _weight(job.spec.method) for job in planned}) as listen:
         comparison = run_comparison(planned, workers=jobs, listen=listen)
     for path, error in comparison.failed.items():
@@ -84,7 +84,7 @@ def train(
     from surefoot.experiment import run
     from surefoot.studies.engine import Job, News
 
-    _check_out(out)
+    check_out(out)
     spec = settings.spec(method, seed=seed)
     job = Job(spec, out, fresh)
     with showing({out: 1.0}) as listen:
@@ -107,7 +107,8 @@ def _weight(method: MethodSpec) -> float:
     return (1.0 if method.base is None else 2.0) * float(members or 1)
 
 
-def _read_seeds(text: str) -> list[int]:
+def read_seeds(text: str) -> list[int]:
+    """Read seeds as people type them: how many, or which."""
     try:
         numbers = [int(piece) for piece in text.split(",") if piece.strip()]
     except ValueError as error:
@@ -118,6 +119,7 @@ def _read_seeds(text: str) -> list[int]:
     return seeds
 
 
-def _check_out(out: Path) -> None:
+def check_out(out: Path) -> None:
+    """Refuse a file where a folder is to be."""
     if out.exists() and not out.is_dir():
         raise InputError(f"Expected --out to be a folder, but {out} is a file. Choose another name.")

@@ -1,34 +1,45 @@
-"""Many runs at once on this machine: a pool of processes with one thread each.
+"""Many runs at once: what a job is, who makes it, and what happens when it fails.
 
-Two single-threaded processes are faster than one with two threads on networks of this size.
+An engine knows how to start a run and how to tell that it ended; ``engines/`` has one file for each. The order of
+the work, the second attempt and the news are the same for all of them and live here.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import queue
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Literal, Protocol
 
-from surefoot.errors import RunError, SurefootError
+from surefoot.errors import DivergedError, InputError, RunError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.schema import RunSpec, Tracking
+
+EngineName = Literal["local", "ray"]
+ENGINES: tuple[EngineName, ...] = ("local", "ray")
+ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be made, and where."""
+    """A run to be made, and where.
+
+    Attributes:
+        spec: What to run.
+        path: The run folder.
+        fresh: Make it anew, whatever the folder holds.
+        tracking: What to measure on the way.
+        checkpoint_every: Seconds between checkpoints.
+        store: Address of the run folder that all machines reach, where ``path`` is not such a place itself.
+    """
 
     spec: RunSpec
     path: Path
     fresh: bool = False
     tracking: Tracking = field(default_factory=Tracking)
+    checkpoint_every: float = 5.0
+    store: str | None = None
 
     @property
     def is_done(self) -> bool:
@@ -39,7 +50,7 @@ class Job:
 
 @dataclass(frozen=True)
 class News:
-    """How far a job is. ``error`` is set when it failed."""
+    """How far a job is. ``error`` is set when it failed, ``again`` when it is tried once more."""
 
     job: Job
     step: int = 0
@@ -47,93 +58,111 @@ class News:
     loss: float | None = None
     done: bool = False
     error: SurefootError | None = None
+    again: bool = False
 
 
 Listener = Callable[[News], None]
 
 
+class Engine(Protocol):
+    """Makes runs somewhere. Jobs are named by a number that the caller chooses."""
+
+    @property
+    def slots(self) -> int:
+        """How many runs it makes at once."""
+        ...
+
+    def submit(self, number: int, job: Job) -> None:
+        """Start a run; there is a free slot for it."""
+        ...
+
+    def progress(self) -> Iterable[tuple[int, int, int, float]]:
+        """Give number, steps made, steps in all and loss of runs that moved; wait a moment if there are none."""
+        ...
+
+    def ended(self) -> Iterable[tuple[int, BaseException | None]]:
+        """Give the runs that ended since this was last asked, with what went wrong."""
+        ...
+
+    def close(self) -> None:
+        """Stop whatever still runs; what is done is on disk."""
+        ...
+
+
 def run_all(
-    jobs: Sequence[Job], *, workers: int | None = None, listen: Listener | None = None
+    jobs: Sequence[Job],
+    *,
+    workers: int | None = None,
+    listen: Listener | None = None,
+    engine: EngineName = "local",
 ) -> dict[Path, SurefootError]:
-    """Make all runs; one that fails does not stop the others.
+    """Make all runs; one that fails is tried once more and does not stop the others.
 
     Args:
         jobs: The runs.
-        workers: How many at once; else one per core.
+        workers: How many at once; else as many as there are cores.
         listen: Called with news of every job.
+        engine: ``local`` for processes on this machine, ``ray`` for the tasks of a Ray cluster.
 
     Returns:
         What went wrong, by run folder; empty if nothing did.
     """
     tell = listen or (lambda news: None)
-    failed: dict[Path, SurefootError] = {}
     todo = [job for job in jobs if not job.is_done]
     for job in jobs:
         if job not in todo:
             tell(News(job, done=True))
     if not todo:
-        return failed
-    workers = min(len(todo), workers or os.cpu_count() or 1)
-    context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
-        inbox = manager.Queue()
-        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(inbox,))
-        try:
-            waiting = {pool.submit(_work, index, job): job for index, job in enumerate(todo)}
-            _attend(waiting, todo, inbox, tell, failed)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list((getattr(pool, "_processes", None) or {}).values()):
-                process.terminate()  # only matters when interrupted: what is done is on disk
-    return failed
+        return {}
+    opened = _open(engine, workers, len(todo))
+    try:
+        return _attend(opened, todo, tell)
+    finally:
+        opened.close()
 
 
-def _attend(
-    waiting: dict[Future[None], Job], todo: Sequence[Job], inbox: Any, tell: Listener, failed: dict[Path, SurefootError]
-) -> None:
-    while waiting:
-        try:
-            index, step, n_steps, loss = inbox.get(timeout=0.1)
-            tell(News(todo[index], step, n_steps, loss))
-        except queue.Empty:
-            pass
-        for future in [future for future in waiting if future.done()]:
-            job = waiting.pop(future)
-            error = _error_of(future)
+def _open(name: EngineName, workers: int | None, n_jobs: int) -> Engine:
+    if name == "ray":
+        from surefoot.studies.engines.ray import RayEngine
+
+        return RayEngine(workers)
+    from surefoot.studies.engines.local import LocalEngine
+
+    return LocalEngine(workers, n_jobs)
+
+
+def _attend(engine: Engine, todo: Sequence[Job], tell: Listener) -> dict[Path, SurefootError]:
+    waiting, running = deque(range(len(todo))), set[int]()
+    attempts: Counter[int] = Counter()
+    failed: dict[Path, SurefootError] = {}
+    while waiting or running:
+        while waiting and len(running) < engine.slots:
+            number = waiting.popleft()
+            attempts[number] += 1
+            running.add(number)
+            engine.submit(number, todo[number])
+        for number, step, n_steps, loss in engine.progress():
+            if number in running:
+                tell(News(todo[number], step, n_steps, loss))
+        for number, trouble in engine.ended():
+            running.discard(number)
+            job, error = todo[number], _readable(trouble)
+            if error and attempts[number] < ATTEMPTS and not _is_certain(error):
+                waiting.append(number)
+                tell(News(job, error=error, again=True))
+                continue
             if error:
                 failed[job.path] = error
             tell(News(job, done=error is None, error=error))
+    return failed
 
 
-def _error_of(future: Future[None]) -> SurefootError | None:
-    error = future.exception()
+def _is_certain(error: SurefootError) -> bool:
+    """Say whether a second attempt must end the same way: runs are the same bits every time."""
+    return isinstance(error, InputError | DivergedError)
+
+
+def _readable(error: BaseException | None) -> SurefootError | None:
     if error is None or isinstance(error, SurefootError):
         return error
-    if isinstance(error, BrokenProcessPool):
-        return RunError(
-            "Expected the worker process to finish, but it was killed. Run the same command again to go on."
-        )
     return RunError(f"The run failed with {type(error).__name__}: {error}. Run it alone with `surefoot train --debug`.")
-
-
-_inbox: Any = None
-
-
-def _start(inbox: Any) -> None:
-    global _inbox
-    _inbox = inbox
-
-
-def _work(index: int, job: Job) -> None:
-    from surefoot.experiment import run  # imports torch, which the parent process does not need
-
-    last = 0.0
-
-    def on_progress(step: int, n_steps: int, loss: float) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last > 0.2 or step == n_steps:
-            last = now
-            _inbox.put((index, step, n_steps, loss))
-
-    run(job.spec, job.path, fresh=job.fresh, tracking=job.tracking, on_progress=on_progress)

@@ -1,0 +1,171 @@
+"""The commands that rerun published claims and draw the papers' figures."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from surefoot.cli.app import AsJson, app
+from surefoot.cli.train import check_out, read_seeds
+from surefoot.errors import InputError
+
+if TYPE_CHECKING:
+    from surefoot.studies.contract import Size
+    from surefoot.studies.engine import EngineName, Job
+    from surefoot.studies.runner import Result
+
+OUT = Path("surefoot-runs") / "studies"
+
+
+@app.command()
+def study(
+    names: Annotated[
+        list[str], typer.Argument(help="Studies such as a1 b6; all; list to see them; results for the page.")
+    ],
+    size: Annotated[
+        str, typer.Option(help="smoke: seconds; laptop: minutes on 2 cores; paper: as published.")
+    ] = "laptop",
+    seeds: Annotated[str | None, typer.Option(help="How many seeds, or which; else the study's own number.")] = None,
+    resume: Annotated[bool, typer.Option(help="Keep finished runs and go on with interrupted ones.")] = True,
+    engine: Annotated[str, typer.Option(help="local: processes here; ray: tasks of a running Ray cluster.")] = "local",
+    jobs: Annotated[int | None, typer.Option(help="Runs at once; else one per core.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the runs; studies that share runs share them here.")] = OUT,
+    results: Annotated[
+        Path | None, typer.Option(help="Folder for results; else OUT/results. RESULTS.md goes beside it.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="With ray: address for run folders, such as s3://bucket/runs.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Rerun published claims and say whether each held, with the numbers beside the published ones.
+
+    Example: [bold]surefoot study a1 a4 --size laptop --seeds 5[/bold]
+    """
+    if names == ["list"]:
+        _list(as_json)
+        return 0
+    where = results or out / "results"
+    if names == ["results"]:
+        from surefoot.studies.results import rewrite_pages
+
+        print(f"Results: {rewrite_pages(where)}")
+        return 0
+    check_out(out)
+    chosen = None if seeds is None else read_seeds(seeds)
+    made = _run(names, _size(size), chosen, not resume, _engine(engine), jobs, out, store)
+    _present(made, where, as_json)
+    return 1 if any(result.runs.failed for result in made) else 0
+
+
+@app.command()
+def figure(
+    name: Annotated[str, typer.Argument(help="As `surefoot list figures` shows it; options as sweep:over=gamma.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    out: Annotated[Path, typer.Option(help="The file: .pdf, .png or .svg.")] = Path("figure.pdf"),
+) -> None:
+    """Draw a figure of the papers from run folders.
+
+    Example: [bold]surefoot figure reliability surefoot-runs --out reliability.pdf[/bold]
+    """
+    from surefoot.records import find_runs
+    from surefoot.report.paper import draw
+
+    if not draw(name, find_runs(runs), out):
+        raise InputError(
+            f"Expected runs that recorded what {name!r} shows, but they did not. Run `surefoot measure` or use --track."
+        )
+    print(f"Figure: {out}")
+
+
+def _size(text: str) -> Size:
+    from surefoot.studies.contract import SIZES
+
+    for size in SIZES:
+        if size == text:
+            return size
+    raise InputError(f"Expected --size to be {', '.join(SIZES)}, but got {text!r}. Choose one of them.")
+
+
+def _engine(text: str) -> EngineName:
+    from surefoot.studies.engine import ENGINES
+
+    for engine in ENGINES:
+        if engine == text:
+            return engine
+    raise InputError(f"Expected --engine to be {' or '.join(ENGINES)}, but got {text!r}. Choose one of them.")
+
+
+def _run(
+    names: Sequence[str],
+    size: Size,
+    seeds: Sequence[int] | None,
+    fresh: bool,
+    engine: EngineName,
+    workers: int | None,
+    out: Path,
+    store: str | None,
+) -> list[Result]:
+    from surefoot.cli.progress import showing
+    from surefoot.studies.runner import find_studies, plan_studies, run_studies
+
+    if store is not None and engine != "ray":
+        raise InputError("Expected --store with --engine ray, but the engine is local. Leave --store out.")
+    plans, jobs = plan_studies(find_studies(names), size, out.resolve(), seeds=seeds, fresh=fresh, store=store)
+    with showing({job.path: _work(job) for job in jobs}) as listen:
+        return run_studies(plans, jobs, workers=workers, engine=engine, listen=listen)
+
+
+def _work(job: Job) -> float:
+    """Guess how long a run takes, for the time left: epochs, passes per step, and what is measured on the way."""
+    passes = 1.0 if job.spec.method.base is None else 2.0
+    return job.spec.epochs * (passes + 0.3 * len(job.tracking.trackers))
+
+
+def _present(made: Sequence[Result], results: Path, as_json: bool) -> None:
+    from surefoot.studies.results import write_page, write_result
+
+    command = shlex.join(["surefoot", *_portable(sys.argv[1:])])
+    folders = {result.plan.name: write_result(result, results, command) for result in made}
+    page = write_page(results)
+    if as_json:
+        found: dict[str, Any] = {
+            name: json.loads((folder / "result.json").read_text()) for name, folder in folders.items()
+        }
+        print(json.dumps({"studies": found, "page": str(page)}, indent=2, ensure_ascii=False))
+        return
+    for result in made:
+        study = result.plan.study
+        print(f"{study.claim}: {result.verdict.outcome}. {result.verdict.reason}.")
+        for arm, errors in result.runs.failed.items():
+            for seed, error in errors.items():
+                print(f"  {arm}, seed {seed}, failed: {error}")
+    print(f"Results: {page}")
+
+
+def _portable(words: Sequence[str]) -> list[str]:
+    """Leave out where things lay on this machine: absolute paths become their last part."""
+    return [Path(word).name if Path(word).is_absolute() else word for word in words]
+
+
+def _list(as_json: bool) -> None:
+    from surefoot.studies.runner import find_studies
+
+    found = find_studies(["all"])
+    if as_json:
+        text = {name: {"claim": s.claim, "question": s.question, "rule": s.rule} for name, s in found.items()}
+        print(json.dumps(text, indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "question", "seeds", box=None, padding=(0, 2, 0, 0))
+    for name, each in found.items():
+        table.add_row(name, each.question, ", ".join(f"{size} {n}" for size, n in each.seeds.items()))
+    Console().print(table)

@@ -1,0 +1,102 @@
+"""Training dynamics and phase plots (*Too Sharp, Too Sure*, fig. 1–2 and A1–A17)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from surefoot.records import RunFolder
+from surefoot.registry import FIGURES
+from surefoot.report.paper._canvas import Drawn, canvas, curve, grouped, labels, legend
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from surefoot.report.paper._canvas import Group
+
+# key, name, scale, whether the axis is logarithmic
+QUANTITIES = (
+    ("loss", "loss", 1, True),
+    ("accuracy", "accuracy %", 100, False),
+    ("ece", "ECE %", 100, False),
+    ("margin_median", "median margin", 1, False),
+)
+
+
+@FIGURES.register("dynamics")
+def dynamics(runs: list[RunFolder]) -> Drawn:
+    """Loss, accuracy, ECE, margin and sharpness with the 2/η line, train left and test right (fig. 1–2, A2–A17)."""
+    groups = grouped(runs)
+    shown = [q for q in QUANTITIES if any(f"train/{q[0]}" in group.curves for group in groups)]
+    if not shown:
+        return None
+    sharp = any("gn_sharpness/value" in group.curves for group in groups)
+    figure, axes = canvas(len(shown) + sharp, 2, width=3.8, height=1.9, sharex=True)
+    for row, (key, name, scale, is_log) in enumerate(shown):
+        for column, split in enumerate(("train", "test")):
+            axis = axes[row][column]
+            for group in groups:
+                curve(axis, group, f"{split}/{key}", scale=scale)
+            axis.set_yscale("log" if is_log else "linear")
+            labels(axis, "epoch" if row == len(axes) - 1 else "", name, split if row == 0 else "")
+    if sharp:
+        _sharpness(axes[-1][0], groups)
+        _batch_sharpness(axes[-1][1], groups)
+    legend(figure, axes[0][0], columns=3)
+    return figure
+
+
+def _sharpness(axis: Axes, groups: list[Group]) -> None:
+    for group in groups:
+        curve(axis, group, "gn_sharpness/value")
+        curve(axis, group, "gn_sharpness/two_over_lr", linestyle=":", linewidth=1, label="_2/η")
+    axis.set_yscale("log")
+    labels(axis, "epoch", "GN sharpness (dotted: 2/η)")
+
+
+def _batch_sharpness(axis: Axes, groups: list[Group]) -> None:
+    recorded = [curve(axis, group, "batch_sharpness/value") for group in groups]
+    if not any(recorded):
+        axis.set_visible(False)
+        return
+    axis.set_yscale("log")
+    labels(axis, "epoch", "batch sharpness")
+
+
+@FIGURES.register("phase")
+def phase(runs: list[RunFolder], *, split: str = "train") -> Drawn:
+    """ECE over sharpness at the same moments, a line per run from circle to cross (fig. A1, A8)."""
+    groups = grouped(runs)
+    families = list(dict.fromkeys(group.runs[0].spec.method.name for group in groups))
+    shown = [group for group in groups if "gn_sharpness/value" in group.curves and f"{split}/ece" in group.curves]
+    if not shown:
+        return None
+    figure, axes = canvas(1, len(families), width=2.9, height=2.8, sharey=True)
+    for axis, family in zip(axes[0], families, strict=True):
+        for group in (group for group in shown if group.runs[0].spec.method.name == family):
+            for run in group.runs:
+                xs, ys = _points(run, f"{split}/ece")
+                axis.plot(xs, ys, color=group.color, linewidth=0.9, alpha=0.8)
+                axis.plot(xs[:1], ys[:1], "o", color=group.color, markersize=4)
+                axis.plot(xs[-1:], ys[-1:], "x", color=group.color, markersize=5)
+            axis.plot([], [], color=group.color, label=_rate(group))
+        axis.set_xscale("log")
+        labels(axis, "GN sharpness", f"ECE %, {split}" if axis is axes[0][0] else "", family)
+        axis.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _rate(group: Group) -> str:
+    lr = group.runs[0].spec.method.options.get("lr")
+    return group.label if lr is None else f"η = {lr:g}"
+
+
+def _points(run: RunFolder, key: str) -> tuple[list[float], list[float]]:
+    sharpness: dict[int, float] = {}
+    error: dict[int, float] = {}
+    for record in run.tracked():
+        if record.get("gn_sharpness/value") is not None:
+            sharpness[record["step"]] = record["gn_sharpness/value"]
+        if record.get(key) is not None:
+            error[record["step"]] = 100 * record[key]
+    steps = sorted(sharpness.keys() & error.keys())
+    return [sharpness[step] for step in steps], [error[step] for step in steps]

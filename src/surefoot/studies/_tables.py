@@ -1,0 +1,37 @@
+"""Tables that several studies share: arms by metrics, published beside measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from surefoot.studies.contract import Column, Published, Row, Runs, Table, spread
+
+ACCURACY = Column("accuracy", "accuracy %", percent=True)
+ECE = Column("ece", "ECE %", percent=True)
+TCE = Column("tce", "ECE after T %", percent=True)
+
+
+def metrics_table(runs: Runs, columns: tuple[Column, ...], published: Published, names: Mapping[str, str]) -> Table:
+    """Tabulate metrics of finished networks on the test split.
+
+    Args:
+        runs: The runs.
+        columns: Which metrics; ``tce`` is ECE after temperature scaling.
+        published: The published rows.
+        names: Arm → row label.
+
+    Returns:
+        The arms, then the published rows that no arm stands for.
+    """
+    rows = []
+    for arm, label in names.items():
+        measured = {column.key: spread(metric(runs, arm, column.key)) for column in columns}
+        rows.append(Row(label, published.get(label, {}), measured))
+    shown = set(names.values())
+    rows += [Row(label, values) for label, values in published.items() if label not in shown]
+    return Table(columns, tuple(rows))
+
+
+def metric(runs: Runs, arm: str, key: str) -> dict[int, float]:
+    """Read a metric by the key of its column."""
+    return runs.measure(arm, "ece", calibrator="temperature") if key == "tce" else runs.measure(arm, key)

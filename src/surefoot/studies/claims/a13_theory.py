@@ -1,0 +1,120 @@
+"""A13: what the theory of SAM's calibration assumes and proves, measured along training."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+
+from surefoot.registry import STUDIES
+from surefoot.studies._arms import finished
+from surefoot.studies.contract import (
+    Analysis,
+    Arm,
+    Column,
+    Drawing,
+    Estimate,
+    Row,
+    Runs,
+    Size,
+    Study,
+    Table,
+    Verdict,
+    spread,
+)
+from surefoot.studies.statistics import above, below, correlation, mean, none_of, together, true_if
+
+RADII = (0.05, 0.2)
+TRACK: dict[Size, str] = {
+    "smoke": "step_facts:every=2,path:examples=32,certificate:examples=500,probe=16",
+    "laptop": "step_facts:every=10,path:every=160,certificate:every=160,examples=2000,probe=64",
+    "paper": "step_facts:every=100,path,certificate",
+}
+POINTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+COLUMNS = (
+    Column("share", "κ_min ≥ −‖∇L‖/ρ, % of probes", percent=True, digits=0),
+    Column("r", "r of κ_min and t"),
+    Column("early", "λ, first fifth", digits=3),
+    Column("late", "λ, last fifth", digits=3),
+)
+MOST = 0.9
+
+
+def grid(size: Size) -> dict[str, Arm]:
+    """SAM at two radii, on a network without kinks, for the lemmas want second derivatives."""
+    return {f"ρ = {rho:g}": finished(f"sam:rho={rho}", size, smooth=True, track=TRACK[size]) for rho in RADII}
+
+
+def analyse(runs: Runs) -> Analysis:
+    """Check the assumption, the shape of κ_min along the climb, λ, and every inequality at every probe."""
+    found = {arm: {seed: _of_run(run.tracked()) for seed, run in runs[arm].items()} for arm in runs.found}
+    rows = [
+        Row(arm, measured={c.key: spread(_known(by_seed, c.key)) for c in COLUMNS}) for arm, by_seed in found.items()
+    ]
+    every = [values for by_seed in found.values() for values in by_seed.values()]
+    violated = sum(values["violated"] for values in every)
+    checked = sum(values["checked"] for values in every)
+    growth = [values["late"] - values["early"] for values in every if math.isfinite(values["late"])]
+    shares = [values["share"] for values in every if math.isfinite(values["share"])]
+    numbers = {
+        "violated inequalities": Estimate(violated, n=len(every)),
+        "inequalities checked": Estimate(checked, n=len(every)),
+        "share of probes with κ_min ≥ −‖∇L‖/ρ": Estimate(statistics.fmean(shares) if shares else None, n=len(shares)),
+        "r of κ_min and t along the climb": mean([values["r"] for values in every if math.isfinite(values["r"])]),
+        "λ in the last fifth − in the first": mean(growth),
+    }
+    return Analysis(Table(COLUMNS, tuple(rows)), numbers)
+
+
+def _of_run(records: list[dict[str, float]]) -> dict[str, float]:
+    paths = [record for record in records if "path/bound" in record]
+    checks = [record for record in records if "certificate/violated" in record]
+    lam = [record["step/lam"] for record in records if record.get("step/lam") is not None]
+    fifth = max(1, len(lam) // 5)
+    slopes = [correlation([(t, record[f"path/kappa_min@{t:g}"]) for t in POINTS]) for record in paths]
+    return {
+        "violated": sum(record["certificate/violated"] for record in checks),
+        "checked": sum("slack/" in key for record in checks for key in record),
+        "share": statistics.fmean(r["path/kappa_min"] >= r["path/bound"] for r in paths) if paths else math.nan,
+        "r": statistics.fmean(slopes) if slopes else math.nan,
+        "early": statistics.fmean(lam[:fifth]) if lam else math.nan,
+        "late": statistics.fmean(lam[-fifth:]) if lam else math.nan,
+    }
+
+
+def _known(by_seed: Mapping[int, Mapping[str, float]], key: str) -> dict[int, float]:
+    return {seed: values[key] for seed, values in by_seed.items() if math.isfinite(values[key])}
+
+
+def judge(numbers: Mapping[str, Estimate]) -> Verdict:
+    """Ask for no violation, and for what the figures show."""
+    violated, checked, share, slope, growth = numbers.values()
+    return together([
+        none_of(violated, checked, "proven inequalities"),
+        true_if(
+            None if share.value is None else share.value >= MOST,
+            f"κ_min ≥ −‖∇L‖/ρ at {100 * (share.value or 0):.0f} % of the probes",
+        ),
+        below(slope, 0, "r of κ_min and t along the climb"),
+        above(growth, 0, "λ in the last fifth − in the first"),
+    ])
+
+
+@STUDIES.register("a13")
+def a13() -> Study:
+    """The theory's inequalities hold, κ_min falls along SAM's climb, and λ grows late in training."""
+    return Study(
+        claim="A13",
+        question="Do the inequalities behind SAM's calibration hold at every probe, and does λ grow?",
+        published={},
+        source="CSAM paper, fig. 2 and S4, lemmas 1–2 (with the norm not squared), theorems 1–3",
+        rule="Held if no proven inequality is violated at any probe where its conditions hold, κ_min ≥ −‖∇L‖/ρ on the "
+        f"whole climb at {MOST:.0%} of the probes or more, the correlation of κ_min with t is below 0 with its 95 % "
+        "interval over runs, and λ is larger in the last fifth of training than in the first with its interval. One "
+        "violated inequality, or one of the others on the wrong side for certain: did not hold.",
+        grid=grid,
+        analyse=analyse,
+        judge=judge,
+        seeds={"smoke": 1, "laptop": 3, "paper": 3},
+        drawings=(Drawing("kappa"),),
+    )

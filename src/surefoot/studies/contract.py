@@ -1,0 +1,184 @@
+"""What a study is: a published claim, the runs that test it, and the rule by which it is judged.
+
+A study is one file in ``claims/``. Its rule is written down before anything runs, and :attr:`Study.judge` sees the
+numbers that :attr:`Study.analyse` found and nothing else, so a verdict can be checked from the results alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from surefoot.errors import SurefootError
+from surefoot.records import RunFolder
+from surefoot.report.summary import Spread
+from surefoot.schema import UNTRACKED, RunSpec, SplitName, Tracking
+
+Size = Literal["smoke", "laptop", "paper"]
+SIZES: tuple[Size, ...] = ("smoke", "laptop", "paper")
+Outcome = Literal["held", "did not hold", "not resolved"]
+BySeed = dict[int, float]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train within a study: a spec, whose seed is replaced, and what to measure on the way."""
+
+    spec: RunSpec
+    tracking: Tracking = UNTRACKED
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number that a rule goes by, with its 95 % interval where there is one, over n seeds or runs."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """A quantity in the table: fractions are shown in percent."""
+
+    key: str
+    label: str
+    percent: bool = False
+    digits: int = 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what was published, as printed there, and what was measured."""
+
+    label: str
+    published: Mapping[str, float | None] = field(default_factory=dict)
+    measured: Mapping[str, Spread | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Published beside measured."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a study found: the table for people, and the numbers that the rule goes by."""
+
+    table: Table
+    numbers: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim held, and why that is said."""
+
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of the results: its name in ``surefoot figure``, and the arms it shows; all where none is named."""
+
+    figure: str
+    arms: tuple[str, ...] = ()
+
+
+Published = Mapping[str, Mapping[str, float | None]]
+
+
+class Runs:
+    """The finished runs of a study, by arm and seed.
+
+    Args:
+        found: Finished runs.
+        failed: What went wrong with the others.
+    """
+
+    def __init__(
+        self,
+        found: Mapping[str, Mapping[int, RunFolder]],
+        failed: Mapping[str, Mapping[int, SurefootError]] | None = None,
+    ) -> None:
+        self.found = {arm: dict(sorted(runs.items())) for arm, runs in found.items()}
+        self.failed = {arm: dict(errors) for arm, errors in (failed or {}).items() if errors}
+
+    def __getitem__(self, arm: str) -> dict[int, RunFolder]:
+        """Give an arm's runs by seed; none if all failed."""
+        return self.found.get(arm, {})
+
+    def measure(self, arm: str, metric: str, *, calibrator: str | None = None, split: SplitName = "test") -> BySeed:
+        """Read a metric of an arm's finished networks, by seed."""
+        found: BySeed = {}
+        for seed, run in self[arm].items():
+            for record in run.measures():
+                place = record["metric"], record["calibrator"], record["split"]
+                if place == (metric, calibrator, split) and record.get("value") is not None:
+                    found[seed] = record["value"]
+        return found
+
+    def series(self, arm: str, *keys: str) -> dict[int, dict[int, tuple[float, ...]]]:
+        """Read tracked quantities of an arm, by seed and step: those steps at which all of them were measured."""
+        return {seed: _series(run, keys) for seed, run in self[arm].items()}
+
+    def last(self, arm: str, key: str) -> BySeed:
+        """Read a tracked quantity at the end of training, by seed."""
+        found = {seed: list(steps.values()) for seed, steps in self.series(arm, key).items()}
+        return {seed: values[-1][0] for seed, values in found.items() if values}
+
+    def all(self) -> list[RunFolder]:
+        """Give all finished runs, arm by arm."""
+        return [run for runs in self.found.values() for run in runs.values()]
+
+
+def _series(run: RunFolder, keys: Sequence[str]) -> dict[int, tuple[float, ...]]:
+    seen: dict[int, dict[str, float]] = {}
+    for record in run.tracked():
+        for key in keys:
+            if record.get(key) is not None:
+                seen.setdefault(record["step"], {})[key] = record[key]
+    return {step: tuple(at[key] for key in keys) for step, at in sorted(seen.items()) if len(at) == len(keys)}
+
+
+@dataclass(frozen=True)
+class Study:
+    """A published claim and how it is tested.
+
+    Attributes:
+        claim: Its number in the list of claims, such as ``A1``.
+        question: What is asked, in a sentence.
+        published: The published values: row → column → value as printed.
+        source: Where they stand.
+        rule: What has to be seen for the claim to have held, not to have held, or to be left open.
+        grid: The arms at a size, by label.
+        analyse: From finished runs to table and numbers.
+        judge: From the numbers to the verdict.
+        seeds: How many seeds at each size.
+        drawings: The figures of the results.
+    """
+
+    claim: str
+    question: str
+    published: Published
+    source: str
+    rule: str
+    grid: Callable[[Size], dict[str, Arm]]
+    analyse: Callable[[Runs], Analysis]
+    judge: Callable[[Mapping[str, Estimate]], Verdict]
+    seeds: Mapping[Size, int] = field(default_factory=lambda: {"smoke": 1, "laptop": 5, "paper": 5})
+    drawings: tuple[Drawing, ...] = ()
+
+
+def spread(values: Mapping[int, float]) -> Spread | None:
+    """Give mean and standard deviation over seeds; None where there is no seed."""
+    numbers = list(values.values())
+    if not numbers:
+        return None
+    return Spread(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None, len(numbers))

@@ -1,0 +1,1 @@
+"""Where runs are made: one file per engine."""

@@ -1,0 +1,143 @@
+"""From names of studies to their results: plan, run once what they share, analyse, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from surefoot.errors import InputError, SurefootError
+from surefoot.records import RunFolder
+from surefoot.registry import STUDIES
+from surefoot.studies.contract import Analysis, Arm, Runs, Size, Study, Verdict
+from surefoot.studies.engine import EngineName, Job, Listener, run_all
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study at a size: which run is which arm and seed."""
+
+    name: str
+    study: Study
+    size: Size
+    places: Mapping[tuple[str, int], Path]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A study that was run: what it found, and the verdict."""
+
+    plan: Plan
+    runs: Runs
+    analysis: Analysis
+    verdict: Verdict
+
+
+def find_studies(names: Sequence[str]) -> dict[str, Study]:
+    """Look studies up by name; ``all`` stands for every one.
+
+    Args:
+        names: What was typed.
+
+    Returns:
+        Name → study, in the order given; all of them in the order of their claims.
+    """
+    wanted = sorted((part.name for part in STUDIES), key=_order) if "all" in names else list(names)
+    return {name.lower(): STUDIES[name.lower()].build() for name in wanted}
+
+
+def _order(name: str) -> tuple[str, int]:
+    return name[0], int(name[1:]) if name[1:].isdigit() else 0
+
+
+def plan_studies(
+    studies: Mapping[str, Study],
+    size: Size,
+    out: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    fresh: bool = False,
+    store: str | None = None,
+) -> tuple[list[Plan], list[Job]]:
+    """Lay out all runs of all studies; runs that several need are there once, and measure what any of them asks for.
+
+    Args:
+        studies: By name.
+        size: How large.
+        out: Takes one folder per run.
+        seeds: Which seeds; else the studies' own.
+        fresh: Make all runs anew.
+        store: Address of a folder that all machines reach, for engines that need one.
+
+    Returns:
+        One plan per study, and the jobs.
+
+    Raises:
+        InputError: If an arm cannot run.
+    """
+    from surefoot.experiment import check, folder_name  # imports torch
+
+    plans: list[Plan] = []
+    arms: dict[Path, Arm] = {}
+    checked: set[str] = set()
+    for name, study in studies.items():
+        places: dict[tuple[str, int], Path] = {}
+        for label, arm in study.grid(size).items():
+            for seed in range(study.seeds[size]) if seeds is None else seeds:
+                spec = replace(arm.spec, seed=seed)
+                path = places[label, seed] = out / folder_name(spec)
+                known = arms.get(path)
+                arms[path] = Arm(spec, known.tracking.joined(arm.tracking) if known else arm.tracking)
+            if (text := str(arm.spec)) not in checked:
+                checked.add(text)
+                check(arm.spec)
+        plans.append(Plan(name, study, size, places))
+    if not arms:
+        raise InputError("Expected at least one study and one seed, but got none. Run `surefoot study list`.")
+    return plans, [_job(path, arm, fresh, store) for path, arm in arms.items()]
+
+
+def _job(path: Path, arm: Arm, fresh: bool, store: str | None) -> Job:
+    """Keep what an earlier study asked of the same run: measuring more makes it anew, to the same bits."""
+    folder = RunFolder(path)
+    earlier = folder.tracking if folder.run_id is not None else arm.tracking
+    asked = arm.tracking if earlier.covers(arm.tracking) else earlier.joined(arm.tracking)
+    return Job(arm.spec, path, fresh, asked, store=f"{store.rstrip('/')}/{path.name}" if store else None)
+
+
+def run_studies(
+    plans: Sequence[Plan],
+    jobs: Sequence[Job],
+    *,
+    workers: int | None = None,
+    engine: EngineName = "local",
+    listen: Listener | None = None,
+) -> list[Result]:
+    """Make the runs and judge the studies.
+
+    Args:
+        plans: What :func:`plan_studies` gave.
+        jobs: Likewise.
+        workers: How many runs at once.
+        engine: Where they run.
+        listen: Called with news of every run.
+
+    Returns:
+        One result per study; a run that failed is missing in it and named in ``runs.failed``.
+    """
+    failed = run_all(jobs, workers=workers, listen=listen, engine=engine)
+    return [judge(plan, failed) for plan in plans]
+
+
+def judge(plan: Plan, failed: Mapping[Path, SurefootError] | None = None) -> Result:
+    """Analyse the finished runs of a study and judge its claim."""
+    found: dict[str, dict[int, RunFolder]] = {}
+    errors: dict[str, dict[int, SurefootError]] = {}
+    for (label, seed), path in plan.places.items():
+        if failed and path in failed:
+            errors.setdefault(label, {})[seed] = failed[path]
+        elif (run := RunFolder(path)).done() is not None:
+            found.setdefault(label, {})[seed] = run
+    runs = Runs({label: found.get(label, {}) for label, _ in plan.places}, errors)
+    analysis = plan.study.analyse(runs)
+    return Result(plan, runs, analysis, plan.study.judge(analysis.numbers))

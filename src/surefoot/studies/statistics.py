@@ -1,0 +1,214 @@
+"""The statistics behind every verdict: intervals over seeds, and outcomes that follow from them.
+
+Everything is paired by seed: two arms with the same seed share initial weights and the order of examples. Intervals
+are at 95 %. An outcome needs at least :data:`LEAST_SEEDS` seeds, whatever the numbers look like.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from surefoot.report.correlation import pearson
+from surefoot.report.summary import paired_difference
+from surefoot.studies.contract import Estimate, Outcome, Verdict
+
+LEAST_SEEDS = 3
+N_RESAMPLED = 10_000
+NOTHING = Estimate(None, n=0)
+
+
+def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
+    """Give the mean of ``first − second`` over the seeds they share, with Student's interval.
+
+    Args:
+        first: Values by seed.
+        second: Likewise.
+
+    Returns:
+        The estimate.
+
+    Example:
+        >>> gap = difference({0: 2.0, 1: 4.0, 2: 6.0}, {0: 1.0, 1: 2.0, 2: 3.0, 9: 0.0})
+        >>> gap.value, round(gap.low, 3), gap.n
+        (2.0, -0.484, 3)
+    """
+    return mean([first[seed] - second[seed] for seed in first if seed in second])
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """Give a mean with Student's interval."""
+    if not values:
+        return NOTHING
+    found = paired_difference(values)
+    return Estimate(found.mean, found.low, found.high, found.n)
+
+
+def ratio(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
+    r"""Give :math:`\sum_s a_s / \sum_s b_s` over the seeds they share, with a bootstrap interval over seeds.
+
+    Args:
+        first: Values by seed.
+        second: Likewise, above 0.
+
+    Returns:
+        The ratio of means and the 2.5 % and 97.5 % quantiles of it over resampled seeds.
+
+    Example:
+        >>> ratio({0: 2.0, 1: 4.0, 2: 6.0}, {0: 1.0, 1: 2.0, 2: 3.0})  # the same in every seed
+        Estimate(value=2.0, low=2.0, high=2.0, n=3)
+    """
+    seeds = [seed for seed in first if seed in second]
+    a, b = (np.array([values[seed] for seed in seeds]) for values in (first, second))
+    if not seeds or b.sum() <= 0:
+        return NOTHING
+    value = float(a.sum() / b.sum())
+    if len(seeds) < 2:
+        return Estimate(value, n=1)
+    drawn = np.random.default_rng(0).integers(0, len(seeds), (N_RESAMPLED, len(seeds)))
+    below = b[drawn].sum(1)
+    low, high = np.quantile((a[drawn].sum(1) / np.where(below > 0, below, np.nan)), [0.025, 0.975])
+    return Estimate(value, float(low), float(high), len(seeds))
+
+
+def correlation(pairs: Iterable[tuple[float, ...]]) -> float:
+    """Give Pearson's r of two series over the same moments; NaN for fewer than three or for constants.
+
+    Args:
+        pairs: The two values at every moment.
+
+    Returns:
+        Between −1 and 1.
+
+    Example:
+        >>> round(correlation([(1.0, 2.0), (2.0, 4.0), (3.0, 7.0)]), 4)
+        0.9934
+    """
+    found = np.array(list(pairs), np.float64)
+    return pearson(found[:, 0], found[:, 1]) if len(found) >= 3 else math.nan
+
+
+def mean_and_sd(values: Sequence[float]) -> Estimate:
+    """Give mean ± one standard deviation, as the papers print spreads over learning rates; not an interval."""
+    known = [value for value in values if math.isfinite(value)]
+    if not known:
+        return NOTHING
+    middle, half = statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0
+    return Estimate(middle, middle - half, middle + half, len(known))
+
+
+def u_shape(curves: Mapping[int, Sequence[float]]) -> tuple[Estimate, Estimate]:
+    """Contrast both ends of a curve with its lowest inner point: U-shaped where both contrasts are above 0.
+
+    The inner point with the lowest mean over seeds is taken; the contrasts are ``first − lowest`` and
+    ``last − lowest``, paired by seed. (Choosing the lowest point favours the shape a little; intervals on both sides
+    must be clear of 0 all the same.)
+
+    Args:
+        curves: By seed, the values at increasing settings; at least three.
+
+    Returns:
+        Left and right contrast.
+
+    Example:
+        >>> left, right = u_shape({0: [3.0, 1.0, 2.0], 1: [4.0, 1.0, 2.0]})
+        >>> left.value, right.value
+        (2.5, 1.0)
+    """
+    whole = {seed: curve for seed, curve in curves.items() if len(curve) >= 3}
+    if not whole:
+        return NOTHING, NOTHING
+    table = np.array(list(whole.values()))
+    lowest = 1 + int(table[:, 1:-1].mean(0).argmin())
+    left, right = table[:, 0] - table[:, lowest], table[:, -1] - table[:, lowest]
+    return mean(left.tolist()), mean(right.tolist())
+
+
+def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Verdict:
+    """Say whether a number lies above a limit: its whole interval must lie on one side.
+
+    Args:
+        estimate: The number.
+        limit: What it is compared with.
+        what: Its name, for the reason.
+        least: Seeds below which nothing is said.
+
+    Returns:
+        Held, did not hold, or not resolved.
+
+    Example:
+        >>> above(Estimate(2.0, 1.5, 2.5, 5), 1.0, "the ratio")
+        Verdict(outcome='held', reason='the ratio is 2 (1.5 to 2.5, n = 5), above 1')
+    """
+    shown = f"{what} is {show(estimate)}"
+    if estimate.low is None or estimate.high is None or estimate.n < least:
+        return Verdict("not resolved", f"{shown}: fewer than {least} seeds")
+    if estimate.low > limit:
+        return Verdict("held", f"{shown}, above {limit:g}")
+    if estimate.high < limit:
+        return Verdict("did not hold", f"{shown}, below {limit:g}")
+    return Verdict("not resolved", f"{shown}, not clear of {limit:g}")
+
+
+def below(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Verdict:
+    """Say whether a number lies below a limit; see :func:`above`."""
+    turned: dict[Outcome, Outcome] = {"held": "did not hold", "did not hold": "held", "not resolved": "not resolved"}
+    found = above(estimate, limit, what, least=least)
+    return Verdict(turned[found.outcome], found.reason)
+
+
+def no_worse(estimate: Estimate, tolerance: float, what: str) -> Verdict:
+    """Say whether a difference is at least −tolerance with its whole interval, or certainly worse."""
+    return above(estimate, -tolerance, what)
+
+
+def none_of(violations: Estimate, checked: Estimate, what: str) -> Verdict:
+    """Say whether something that must never happen never did."""
+    if not checked.value:
+        return Verdict("not resolved", f"{what}: nothing was checked")
+    outcome: Outcome = "did not hold" if violations.value else "held"
+    return Verdict(outcome, f"{what}: {violations.value:g} violations in {checked.value:g} checks")
+
+
+def true_if(condition: bool | None, what: str) -> Verdict:
+    """Turn a plain comparison into a verdict; None stands for not known."""
+    if condition is None:
+        return Verdict("not resolved", what)
+    return Verdict("held" if condition else "did not hold", what)
+
+
+def together(parts: Sequence[Verdict]) -> Verdict:
+    """Judge a claim with several parts: held if all held, did not hold if one did not.
+
+    Args:
+        parts: One verdict each.
+
+    Returns:
+        The verdict with all reasons.
+
+    Example:
+        >>> together([Verdict("held", "a"), Verdict("not resolved", "b")])
+        Verdict(outcome='not resolved', reason='held: a; not resolved: b')
+    """
+    outcomes = [part.outcome for part in parts]
+    if "did not hold" in outcomes:
+        outcome: Outcome = "did not hold"
+    else:
+        outcome = "not resolved" if "not resolved" in outcomes else "held"
+    return Verdict(outcome, "; ".join(f"{part.outcome}: {part.reason}" for part in parts))
+
+
+def show(estimate: Estimate) -> str:
+    """Write a number with its interval: ``2 (1.5 to 2.5, n = 5)``."""
+    if estimate.value is None:
+        return "unknown"
+    if estimate.low is None or estimate.high is None:
+        return f"{_short(estimate.value)} (n = {estimate.n})"
+    return f"{_short(estimate.value)} ({_short(estimate.low)} to {_short(estimate.high)}, n = {estimate.n})"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−")

@@ -1,0 +1,37 @@
+"""ECE behind temperature scaling while training."""
+
+from __future__ import annotations
+
+import torch
+
+from surefoot.calibrators.temperature import fit_temperature
+from surefoot.metrics.ece import ece
+from surefoot.registry import TRACKERS
+from surefoot.schema import Moment, Predictions, SplitName
+from surefoot.trackers._base import Scheduled, check_examples, logits_of, schedule
+from surefoot.train.tracker import Every, Horizon, Tracker
+
+
+class TemperedECE(Scheduled):
+    """ECE on the test split at the temperature that suits the calibration split at this moment."""
+
+    def __init__(self, due: Every, examples: int) -> None:
+        super().__init__("tce", due, price=examples / 2)
+        self.examples = check_examples(examples)
+
+    def measure(self, moment: Moment) -> dict[str, float]:
+        """Fit on the calibration split, measure on the test split."""
+        fitted = fit_temperature(self._predictions(moment, "calibration"))
+        scaled = fitted(self._predictions(moment, "test"))
+        probs = torch.from_numpy(scaled.logits).softmax(1)
+        return {"test/tce": ece(probs, torch.from_numpy(scaled.labels)).item(), "test/temperature": fitted.temperature}
+
+    def _predictions(self, moment: Moment, name: SplitName) -> Predictions:
+        logits, labels = logits_of(moment, name, self.examples)
+        return Predictions(logits.numpy(), labels.numpy(), name)
+
+
+@TRACKERS.register("tce", preset="full")
+def tce(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
+    """ECE on test after temperature scaling, fitted on the calibration split at every epoch's end."""
+    return TemperedECE(schedule(horizon, every), examples)
