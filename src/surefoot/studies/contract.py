@@ -85,10 +85,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the results: its name in ``surefoot figure``, and the arms it shows; all where none is named."""
+    """A figure of the results: its name in ``surefoot figure``, and how the names of the arms that it shows begin."""
 
     figure: str
-    arms: tuple[str, ...] = ()
+    arms: str = ""
 
 
 Published = Mapping[str, Mapping[str, float | None]]

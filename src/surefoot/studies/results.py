@@ -127,7 +127,7 @@ def _draw(result: Result, folder: Path) -> list[str]:
         return []
     written = []
     for number, drawing in enumerate(result.plan.study.drawings, start=1):
-        arms = drawing.arms or tuple(result.runs.found)
+        arms = [arm for arm in result.runs.found if arm.startswith(drawing.arms)]
         runs = [run for arm in arms for run in result.runs[arm].values()]
         path = folder / f"{number}-{drawing.figure.partition(':')[0]}.png"
         if runs and draw(drawing.figure, runs, path):

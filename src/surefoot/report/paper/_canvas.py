@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from surefoot.records import RunFolder
 from surefoot.report.curves import Curve, read_curves
 from surefoot.report.summary import summarise
+from surefoot.schema import show_option
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +19,7 @@ Drawn = Any  # a matplotlib Figure, or None: matplotlib is imported when somethi
 # Okabe and Ito's colours, which most people can tell apart; then line styles.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 STYLES = ("-", "--", "-.", ":")
+SYMBOLS = {"lr": "η", "rho": "ρ", "gamma": "γ"}
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,10 @@ class Group:
 def grouped(runs: Sequence[RunFolder]) -> list[Group]:
     """Group runs by everything but the seed, in the order given."""
     rows = summarise(runs).rows
+    names = _short_names([row.runs[0] for row in rows], [row.label for row in rows])
     return [
         Group(
-            row.label,
+            names[index],
             row.runs,
             COLORS[index % len(COLORS)],
             STYLES[index // len(COLORS) % len(STYLES)],
@@ -44,6 +47,32 @@ def grouped(runs: Sequence[RunFolder]) -> list[Group]:
         )
         for index, row in enumerate(rows)
     ]
+
+
+def _short_names(some: Sequence[RunFolder], full: Sequence[str]) -> list[str]:
+    """Name each group by its method and the options that tell it from others of that method."""
+    methods = [run.spec.method for run in some]
+    names = []
+    for method in methods:
+        alike = [other.options for other in methods if other.name == method.name]
+        differ = {k: v for k, v in method.options.items() if any(options.get(k) != v for options in alike)}
+        names.append(" ".join([method.name, *(f"{SYMBOLS.get(k, k)}={show_option(v)}" for k, v in differ.items())]))
+    return [name if names.count(name) == 1 else full[index] for index, name in enumerate(names)]
+
+
+def log_scale(axis: Any, which: str) -> None:
+    """Make an axis logarithmic, with plain numbers, where its values differ enough for that to help."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    values = [v for line in axis.get_lines() for v in (line.get_xdata() if which == "x" else line.get_ydata()) if v > 0]
+    if not values or max(values) < 2 * min(values):
+        return
+    (axis.set_xscale if which == "x" else axis.set_yscale)("log")
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    side = axis.xaxis if which == "x" else axis.yaxis
+    side.set_major_formatter(plain)
+    side.set_minor_formatter(plain if max(values) < 10 * min(values) else NullFormatter())
+    side.set_tick_params(which="minor", labelsize=7)
 
 
 def canvas(

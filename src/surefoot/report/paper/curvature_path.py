@@ -5,7 +5,7 @@ from __future__ import annotations
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.dynamics import read_path
-from surefoot.report.paper._canvas import COLORS, Drawn, canvas, curve, grouped, labels
+from surefoot.report.paper._canvas import COLORS, Drawn, canvas, curve, grouped, labels, log_scale
 
 
 @FIGURES.register("kappa")
@@ -32,7 +32,7 @@ def kappa(runs: list[RunFolder]) -> Drawn:
         way.legend(fontsize=7, frameon=False)
         for color, key, name in ((COLORS[0], "step/lam", "λ"), (COLORS[1], "step/lam0", "λ0")):
             curve(weight, group, key, color=color, label=name)
-        weight.set_yscale("log")
-        labels(weight, "epoch", "λ, log scale")
+        log_scale(weight, "y")
+        labels(weight, "epoch", "λ")
         weight.legend(fontsize=7, frameon=False)
     return figure

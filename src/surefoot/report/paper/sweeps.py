@@ -8,8 +8,9 @@ from typing import Any
 
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
-from surefoot.report.paper._canvas import COLORS, Drawn, canvas, labels
+from surefoot.report.paper._canvas import COLORS, SYMBOLS, Drawn, canvas, labels
 
+_PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 METRICS = (
     ("accuracy", "accuracy %", 100),
     ("ece", "ECE %", 100),
@@ -38,9 +39,9 @@ def sweep(runs: list[RunFolder], *, over: str = "rho", by: str | None = None) ->
                 color=color,
                 markersize=3,
                 capsize=2,
-                label=f"{by} = {value}" if by else value,
+                label=f"{SYMBOLS.get(by, by)} = {value}" if by else value,
             )
-        labels(axis, over, f"{name}, test")
+        labels(axis, SYMBOLS.get(over, over), f"{name}, test")
     if len(lines) > 1:
         axes[0][0].legend(fontsize=7, frameon=False)
     return figure
@@ -77,9 +78,9 @@ def heat_map(runs: list[RunFolder], *, x: str = "gamma", y: str = "rho", metric:
     shown = axis.imshow([[100 * value for value in row] for row in values], cmap="viridis_r", aspect="auto")
     for row, line in enumerate(values):
         for column, value in enumerate(line):
-            axis.text(column, row, f"{100 * value:.2f}", ha="center", va="center", fontsize=8, color="white")
+            axis.text(column, row, f"{100 * value:.2f}", ha="center", va="center", fontsize=8, bbox=_PAPER)
     axis.set_xticks(range(len(xs)), [f"{at:g}" for at in xs])
     axis.set_yticks(range(len(ys)), [f"{at:g}" for at in ys])
-    labels(axis, x, y)
+    labels(axis, SYMBOLS.get(x, x), SYMBOLS.get(y, y))
     figure.colorbar(shown, ax=axis, label=f"{metric.upper()} %, test")
     return figure

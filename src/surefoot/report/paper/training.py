@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
-from surefoot.report.paper._canvas import Drawn, canvas, curve, grouped, labels, legend
+from surefoot.report.paper._canvas import Drawn, canvas, curve, grouped, labels, legend, log_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,8 @@ def dynamics(runs: list[RunFolder]) -> Drawn:
             axis = axes[row][column]
             for group in groups:
                 curve(axis, group, f"{split}/{key}", scale=scale)
-            axis.set_yscale("log" if is_log else "linear")
+            if is_log:
+                log_scale(axis, "y")
             labels(axis, "epoch" if row == len(axes) - 1 else "", name, split if row == 0 else "")
     if sharp:
         _sharpness(axes[-1][0], groups)
@@ -49,7 +50,7 @@ def _sharpness(axis: Axes, groups: list[Group]) -> None:
     for group in groups:
         curve(axis, group, "gn_sharpness/value")
         curve(axis, group, "gn_sharpness/two_over_lr", linestyle=":", linewidth=1, label="_2/η")
-    axis.set_yscale("log")
+    log_scale(axis, "y")
     labels(axis, "epoch", "GN sharpness (dotted: 2/η)")
 
 
@@ -58,7 +59,7 @@ def _batch_sharpness(axis: Axes, groups: list[Group]) -> None:
     if not any(recorded):
         axis.set_visible(False)
         return
-    axis.set_yscale("log")
+    log_scale(axis, "y")
     labels(axis, "epoch", "batch sharpness")
 
 
@@ -78,16 +79,11 @@ def phase(runs: list[RunFolder], *, split: str = "train") -> Drawn:
                 axis.plot(xs, ys, color=group.color, linewidth=0.9, alpha=0.8)
                 axis.plot(xs[:1], ys[:1], "o", color=group.color, markersize=4)
                 axis.plot(xs[-1:], ys[-1:], "x", color=group.color, markersize=5)
-            axis.plot([], [], color=group.color, label=_rate(group))
-        axis.set_xscale("log")
+            axis.plot([], [], color=group.color, label=group.label.removeprefix(family).strip() or family)
+        log_scale(axis, "x")
         labels(axis, "GN sharpness", f"ECE %, {split}" if axis is axes[0][0] else "", family)
         axis.legend(fontsize=7, frameon=False)
     return figure
-
-
-def _rate(group: Group) -> str:
-    lr = group.runs[0].spec.method.options.get("lr")
-    return group.label if lr is None else f"η = {lr:g}"
 
 
 def _points(run: RunFolder, key: str) -> tuple[list[float], list[float]]:

@@ -110,5 +110,5 @@ def b2() -> Study:
         analyse=analyse,
         judge=judge,
         seeds={"smoke": 1, "laptop": 2, "paper": 1},
-        drawings=(Drawing("dynamics"), Drawing("phase")),
+        drawings=(Drawing("dynamics", "gd"), Drawing("dynamics", "sgd"), Drawing("phase")),
     )

@@ -106,5 +106,5 @@ def b3() -> Study:
         analyse=analyse,
         judge=judge,
         seeds={"smoke": 1, "laptop": 2, "paper": 1},
-        drawings=(Drawing("dynamics"), Drawing("phase")),
+        drawings=(*(Drawing("dynamics", name) for name in ("sam", "muon", "bulk_sgd")), Drawing("phase")),
     )

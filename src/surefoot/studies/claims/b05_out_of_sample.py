@@ -77,5 +77,5 @@ def b5() -> Study:
         analyse=analyse,
         judge=judge,
         seeds={"smoke": 1, "laptop": 2, "paper": 1},
-        drawings=(Drawing("dynamics"),),
+        drawings=(Drawing("dynamics", "muon"), Drawing("dynamics", "sgd")),
     )

@@ -104,5 +104,5 @@ def b8() -> Study:
         analyse=analyse,
         judge=judge,
         seeds={"smoke": 1, "laptop": 2, "paper": 1},
-        drawings=(Drawing("dynamics"), Drawing("reliability")),
+        drawings=(Drawing("dynamics", "gd"), Drawing("dynamics", "sgd"), Drawing("reliability")),
     )
