@@ -21,7 +21,7 @@ from surefoot.trackers import PRESETS, read_track
 from surefoot.train.tracker import Horizon
 
 NAMES = [part.name for part in TRACKERS]
-OF_LOGITS = ("quality", "objective", "margins", "step_facts")
+OF_LOGITS = ("quality", "objective", "margins", "step_facts", "tce")
 MODEL = "cnn:width=2,dropout=0.3"
 
 

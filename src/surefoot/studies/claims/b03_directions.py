@@ -105,6 +105,6 @@ def b3() -> Study:
         grid=grid,
         analyse=analyse,
         judge=judge,
-        seeds={"smoke": 1, "laptop": 2, "paper": 1},
+        seeds={"smoke": 1, "laptop": 3, "paper": 1},
         drawings=(*(Drawing("dynamics", name) for name in ("sam", "muon", "bulk_sgd")), Drawing("phase")),
     )
