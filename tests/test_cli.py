@@ -19,7 +19,7 @@ from surefoot import __version__
 from tests.conftest import Done, RunCommand, small_arrays
 from tests.report.browser import drawn_page
 
-COMMANDS = ["compare", "train", "measure", "report", "list", "audit", "calibrate", "shift"]
+COMMANDS = ["compare", "train", "measure", "report", "list", "audit", "calibrate", "data", "shift", "study", "figure"]
 
 
 def surefoot(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
