@@ -129,7 +129,7 @@ def test_train_one_run_with_ones_own_parts(tmp_path: Path) -> None:
 
 
 BAD = {
-    "compare --methods sma": "Unknown method 'sma'. Did you mean 'sam'",
+    "compare --methods sma": "Unknown method 'sma'. Did you mean 'swa'",
     "compare --methods csam:gama=2": "Unknown option 'gama' for 'csam'",
     "compare --methods csam:gamma=much": "Expected csam:gamma to be a number, but got 'much'",
     "compare --methods sam:rho=-1": "Expected rho ≥ 0, but got -1",
