@@ -26,7 +26,7 @@ OUTCOMES = {"held", "did not hold", "not resolved"}
 
 def study(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "surefoot", "study", *words], capture_output=True, text=True, cwd=cwd, timeout=300
+        [sys.executable, "-m", "surefoot", "study", *words], capture_output=True, text=True, cwd=cwd, timeout=900
     )
 
 

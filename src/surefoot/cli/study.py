@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,7 +58,7 @@ def study(
     check_out(out)
     chosen = None if seeds is None else read_seeds(seeds)
     made = _run(names, _size(size), chosen, not resume, _engine(engine), jobs, out, store)
-    _present(made, where, as_json)
+    _present(made, where, "" if seeds is None else f" --seeds {seeds}", as_json)
     return 1 if any(result.runs.failed for result in made) else 0
 
 
@@ -128,11 +126,14 @@ def _work(job: Job) -> float:
     return job.spec.epochs * (passes + 0.3 * len(job.tracking.trackers))
 
 
-def _present(made: Sequence[Result], results: Path, as_json: bool) -> None:
+def _present(made: Sequence[Result], results: Path, options: str, as_json: bool) -> None:
     from surefoot.studies.results import write_page, write_result
 
-    command = shlex.join(["surefoot", *_portable(sys.argv[1:])])
-    folders = {result.plan.name: write_result(result, results, command) for result in made}
+    folders = {}
+    for result in made:
+        name, size = result.plan.name, result.plan.size
+        command = f"surefoot study {name} --size {size}{options}"  # this study alone, whatever it was run with
+        folders[name] = write_result(result, results, command)
     page = write_page(results)
     if as_json:
         found: dict[str, Any] = {
@@ -147,11 +148,6 @@ def _present(made: Sequence[Result], results: Path, as_json: bool) -> None:
             for seed, error in errors.items():
                 print(f"  {arm}, seed {seed}, failed: {error}")
     print(f"Results: {page}")
-
-
-def _portable(words: Sequence[str]) -> list[str]:
-    """Leave out where things lay on this machine: absolute paths become their last part."""
-    return [Path(word).name if Path(word).is_absolute() else word for word in words]
 
 
 def _list(as_json: bool) -> None:

@@ -24,6 +24,11 @@ EVERY: dict[Size, dict[bool, int]] = {
 PROBE: dict[Size, tuple[int, int]] = {"smoke": (500, 32), "laptop": (2000, 256), "paper": (5000, 5000)}
 
 
+BULK_RATES = (2 / 70, 2 / 30)
+PROJECTED_STEPS = 300
+RENEWED: dict[Size, int] = {"smoke": 10, "laptop": 50, "paper": 10}
+
+
 def track(size: Size, *, full_batch: bool = False, more: str = "") -> str:
     """Say what to measure along training, and how often."""
     every, (seen, probe) = EVERY[size][full_batch], PROBE[size]
@@ -43,6 +48,15 @@ def coupled(optimizer: str, lr: float, size: Size, *, loss: str = "", more: str 
     method = f"{optimizer}:lr={lr:.6g}{OPTIONS[optimizer]}"
     method = f"{loss} + {method}" if loss else method
     return moving(method, size, steps=STEPS[optimizer], full_batch=full, track=track(size, full_batch=full, more=more))
+
+
+def projected(k: int, lr: float, size: Size) -> Arm:
+    """Make the arm of BulkSGD without its top k directions; k = 0 is SGD for as many steps.
+
+    Each basis takes dozens of products with the Hessian of all training examples, so a laptop renews it seldom.
+    """
+    method = f"bulk_sgd:k={k},r={RENEWED[size]},lr={lr:.6g},{PLAIN}" if k else f"sgd:lr={lr:.6g},{PLAIN}"
+    return moving(method, size, steps=PROJECTED_STEPS, track=track(size))
 
 
 def all_coupled(size: Size, optimizers: tuple[str, ...] = tuple(RATES)) -> dict[str, Arm]:

@@ -37,6 +37,6 @@ def reliability(runs: list[RunFolder], *, calibrator: str | None = None) -> Draw
         below.text(0.04, 0.93, f"pooled ECE {100 * weighted:.1f} %", transform=below.transAxes, fontsize=8, va="top")
         labels(above, "", "share of predictions" if not column else "", group.label)
         labels(below, "confidence", "accuracy" if not column else "")
-    for row in axes:
-        row[-1].legend(fontsize=7, loc="upper right" if row is axes[0] else "lower right", framealpha=0.9)
+    axes[0][-1].legend(fontsize=7, loc="upper left", framealpha=0.9)
+    axes[1][-1].legend(fontsize=7, loc="lower right", framealpha=0.9)
     return figure

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 from surefoot.registry import STUDIES
-from surefoot.studies._arms import moving
-from surefoot.studies._coupling import PLAIN, track
+from surefoot.studies._coupling import BULK_RATES, label, projected
 from surefoot.studies.contract import (
     Analysis,
     Arm,
@@ -26,7 +25,6 @@ from surefoot.studies.contract import (
 )
 from surefoot.studies.statistics import above, difference, together, true_if
 
-RATES = (2 / 70, 2 / 30)
 PROJECTED: dict[Size, tuple[int, ...]] = {"smoke": (1, 5), "laptop": (1, 3, 5), "paper": (1, 3, 5)}
 COLUMNS = (
     Column("sharpest", "largest sharpness", digits=0),
@@ -39,12 +37,11 @@ THOUSANDS = 1000
 def grid(size: Size) -> dict[str, Arm]:
     """SGD, and BulkSGD without its top 1, 3 and 5 directions, at the published rates."""
     arms = {}
-    for lr in RATES:
-        arms[f"sgd, η = {lr:.3g}"] = moving(f"sgd:lr={lr:.6g},{PLAIN}", size, steps=1000, track=track(size))
+    for lr in BULK_RATES:
+        arms[label("sgd", lr)] = projected(0, lr, size)
         for k in PROJECTED[size]:
-            method = f"bulk_sgd:k={k},lr={lr:.6g},{PLAIN}"
             name = "bulk_sgd" if k == 1 else f"bulk_sgd, k = {k}"
-            arms[f"{name}, η = {lr:.3g}"] = moving(method, size, steps=1000, track=track(size))
+            arms[label(name, lr)] = projected(k, lr, size)
     return arms
 
 
@@ -108,7 +105,7 @@ def b4() -> Study:
         source="Too Sharp, Too Sure, fig. 2 and app. C (100,000 steps)",
         rule=f"Held if some BulkSGD run reaches a sharpness of {THOUSANDS}, and with k = 5 both the mean jump of log "
         "train loss between moments and the largest sharpness exceed SGD's at the same rates, paired, with their 95 % "
-        "intervals; did not hold if one of these fails for certain; else not resolved. A laptop makes 1,000 steps.",
+        "intervals; did not hold if one of these fails for certain; else not resolved. A laptop makes few steps.",
         grid=grid,
         analyse=analyse,
         judge=judge,
