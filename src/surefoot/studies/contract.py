@@ -15,6 +15,7 @@ from surefoot.errors import SurefootError
 from surefoot.records import RunFolder
 from surefoot.report.summary import Spread
 from surefoot.schema import UNTRACKED, RunSpec, SplitName, Tracking
+from surefoot.studies._shifted import Shift
 
 Size = Literal["smoke", "laptop", "paper"]
 SIZES: tuple[Size, ...] = ("smoke", "laptop", "paper")
@@ -24,10 +25,11 @@ BySeed = dict[int, float]
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to train within a study: a spec, whose seed is replaced, and what to measure on the way."""
+    """One way to train within a study: a spec, whose seed is replaced, and what to measure on the way and after it."""
 
     spec: RunSpec
     tracking: Tracking = UNTRACKED
+    shift: Shift | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,11 @@ class Runs:
         """Read a tracked quantity at the end of training, by seed."""
         found = {seed: list(steps.values()) for seed, steps in self.series(arm, key).items()}
         return {seed: values[-1][0] for seed, values in found.items() if values}
+
+    def shifted(self, arm: str, metric: str, shift: Shift) -> BySeed:
+        """Read the mean of a metric over shifted pictures, by seed; where some are missing there is none."""
+        found = {seed: shift.mean(run, metric) for seed, run in self[arm].items()}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     def all(self) -> list[RunFolder]:
         """Give all finished runs, arm by arm."""
