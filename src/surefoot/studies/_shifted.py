@@ -12,6 +12,9 @@ Place = tuple[str | None, int, str | None]  # corruption, severity, strange data
 SCORE = "max_probability"  # strange inputs are told from familiar ones by it
 
 
+CORRUPTIONS = ("motion_blur", "defocus_blur", "impulse_noise")  # the CSAM paper's
+
+
 @dataclass(frozen=True)
 class Shift:
     """Corruptions at severities, and strange data sets; the pictures are made here, the same ones for every run.
@@ -34,15 +37,27 @@ class Shift:
         corrupted: list[Place] = [(name, severity, None) for name in self.corruptions for severity in self.severities]
         return corrupted + [(None, 0, name) for name in self.ood]
 
-    def only(self, *corruptions: str, severity: int | None = None) -> Shift:
-        """Give the part of it with these corruptions, at one severity or at all."""
-        return replace(
-            self, corruptions=corruptions, ood=(), severities=self.severities if severity is None else (severity,)
-        )
+    def part(self, *, corruption: str | None = None, severity: int | None = None, ood: str | None = None) -> Shift:
+        """Choose from it.
 
-    def strange(self, name: str) -> Shift:
-        """Give the part of it with one strange data set."""
-        return replace(self, corruptions=(), ood=(name,))
+        Args:
+            corruption: One of them; else all.
+            severity: One of them; else all.
+            ood: A strange data set, instead of corruptions.
+
+        Returns:
+            The part.
+
+        Example:
+            >>> Shift(("fog", "snow"), ood=("digits",)).part(corruption="fog", severity=3).places
+            [('fog', 3, None)]
+        """
+        if ood is not None:
+            return replace(self, corruptions=(), ood=(ood,))
+        corruptions = self.corruptions if corruption is None else (corruption,)
+        return replace(
+            self, corruptions=corruptions, severities=self.severities if severity is None else (severity,), ood=()
+        )
 
     def measure(self, path: Path) -> None:
         """Measure a finished run; what has been measured stays."""
@@ -77,3 +92,16 @@ class Shift:
             if value is not None:
                 found[record["corruption"], record["severity"], record["ood"]] = value
         return found
+
+
+def corrupted(*ood: str, smoke: bool = False) -> Shift:
+    """Give the CSAM paper's corruptions, and strange data sets beside them.
+
+    Args:
+        *ood: Their names.
+        smoke: Less of it.
+
+    Returns:
+        The shift.
+    """
+    return Shift(CORRUPTIONS, (1, 5), ood, n=100) if smoke else Shift(CORRUPTIONS, ood=ood)

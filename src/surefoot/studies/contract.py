@@ -102,15 +102,18 @@ class Runs:
     Args:
         found: Finished runs.
         failed: What went wrong with the others.
+        shifts: On which shifted pictures the arms were measured.
     """
 
     def __init__(
         self,
         found: Mapping[str, Mapping[int, RunFolder]],
         failed: Mapping[str, Mapping[int, SurefootError]] | None = None,
+        shifts: Mapping[str, Shift] | None = None,
     ) -> None:
         self.found = {arm: dict(sorted(runs.items())) for arm, runs in found.items()}
         self.failed = {arm: dict(errors) for arm, errors in (failed or {}).items() if errors}
+        self.shifts = dict(shifts or {})
 
     def __getitem__(self, arm: str) -> dict[int, RunFolder]:
         """Give an arm's runs by seed; none if all failed."""
@@ -135,9 +138,18 @@ class Runs:
         found = {seed: list(steps.values()) for seed, steps in self.series(arm, key).items()}
         return {seed: values[-1][0] for seed, values in found.items() if values}
 
-    def shifted(self, arm: str, metric: str, shift: Shift) -> BySeed:
-        """Read the mean of a metric over shifted pictures, by seed; where some are missing there is none."""
-        found = {seed: shift.mean(run, metric) for seed, run in self[arm].items()}
+    def shifted(
+        self,
+        arm: str,
+        metric: str,
+        *,
+        corruption: str | None = None,
+        severity: int | None = None,
+        ood: str | None = None,
+    ) -> BySeed:
+        """Average a metric over shifted pictures, by seed; what is not said is all corruptions and all severities."""
+        part = self.shifts[arm].part(corruption=corruption, severity=severity, ood=ood)
+        found = {seed: part.mean(run, metric) for seed, run in self[arm].items()}
         return {seed: value for seed, value in found.items() if value is not None}
 
     def all(self) -> list[RunFolder]:

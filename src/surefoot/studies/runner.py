@@ -142,6 +142,7 @@ def judge(plan: Plan, failed: Mapping[Path, SurefootError] | None = None) -> Res
             errors.setdefault(label, {})[seed] = failed[path]
         elif (run := RunFolder(path)).done() is not None:
             found.setdefault(label, {})[seed] = run
-    runs = Runs({label: found.get(label, {}) for label, _ in plan.places}, errors)
+    shifts = {label: arm.shift for label, arm in plan.study.grid(plan.size).items() if arm.shift}
+    runs = Runs({label: found.get(label, {}) for label, _ in plan.places}, errors, shifts)
     analysis = plan.study.analyse(runs)
     return Result(plan, runs, analysis, plan.study.judge(analysis.numbers))
