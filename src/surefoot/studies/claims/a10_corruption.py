@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.schema import RunSpec
 from surefoot.studies._arms import RHO, finished
 from surefoot.studies._shifted import CORRUPTIONS, corrupted
 from surefoot.studies._tables import ACCURACY, ECE, extended_table, metrics_table
@@ -54,11 +55,20 @@ def grid(size: Size) -> dict[str, Arm]:
         methods = {"base": "sgd"} | {name: f"{name}:rho={RHO[size]}" for name in ("sam", "csam")}
         return {name: finished(method, size, shift=shift) for name, method in methods.items()}
     methods = {"base": "adamw"} | {name: f"{name}:rho=0.2,base=adamw" for name in ("sam", "csam")}
-    setting = {"data": "imagenet:size=224", "model": "vit_s32", "epochs": 300, "batch_size": 1024}
-    return {
-        name: Arm(make_spec(method, **setting, schedule="cosine", device="cuda"), shift=shift)
-        for name, method in methods.items()
-    }
+    return {name: Arm(_published(method), shift=shift) for name, method in methods.items()}
+
+
+def _published(method: str) -> RunSpec:
+    """ViT-S/32 on ImageNet for 300 epochs; the paper gives neither batch size nor learning rate of AdamW."""
+    return make_spec(
+        method,
+        data="imagenet:size=224",
+        model="vit_s32",
+        epochs=300,
+        batch_size=1024,
+        schedule="cosine",
+        device="cuda",
+    )
 
 
 def analyse(runs: Runs) -> Analysis:
@@ -72,8 +82,8 @@ def analyse(runs: Runs) -> Analysis:
             numbers[title] = difference(found[more], found[less])
     table = metrics_table(runs, (ACCURACY, ECE), PUBLISHED, {arm: arm for arm in NAMES})
     lines = [Row(f"{arm}, severity {severity}") for arm in NAMES for severity in runs.shifts[arm].severities]
-    found = {column: {**whole[key], **_by_severity(runs, *key)} for key, column in COLUMNS.items()}
-    return Analysis(extended_table(Table(table.columns, (*table.rows, *lines)), found), numbers)
+    columns = {column: {**whole[key], **_by_severity(runs, *key)} for key, column in COLUMNS.items()}
+    return Analysis(extended_table(Table(table.columns, (*table.rows, *lines)), columns), numbers)
 
 
 def _shifted(runs: Runs, arm: str, metric: str, name: str, severity: int | None = None) -> BySeed:
