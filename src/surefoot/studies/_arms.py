@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from surefoot.schema import UNTRACKED, Tracking
 from surefoot.studies import _data
+from surefoot.studies._shifted import Shift
 from surefoot.studies.compare import make_spec
 from surefoot.studies.contract import Arm, Size
 from surefoot.trackers import read_track
@@ -12,15 +13,26 @@ from surefoot.trackers import read_track
 RHO: dict[Size, float] = {"smoke": 0.2, "laptop": 0.2, "paper": 0.05}
 
 
-def finished(method: str, size: Size, *, classes: int = 10, track: str = "", smooth: bool = False) -> Arm:
+def finished(
+    method: str,
+    size: Size,
+    *,
+    classes: int = 10,
+    track: str = "",
+    smooth: bool = False,
+    published: str = "resnet56",
+    shift: Shift | None = None,
+) -> Arm:
     """Make an arm whose finished network matters: a cosine schedule to the end, SGD with momentum below.
 
     Args:
         method: For example ``"csam:gamma=2,rho=0.1"``.
-        size: At ``paper``, ResNet-56 on CIFAR for 200 epochs.
+        size: At ``paper``, the published network on CIFAR for 200 epochs.
         classes: 100 for what was published on CIFAR-100.
         track: What to measure on the way.
         smooth: Use tanh, for what is only true of networks without kinks; paper size keeps its network.
+        published: The network at paper size.
+        shift: On which shifted pictures the finished network is measured.
 
     Returns:
         The arm.
@@ -29,7 +41,7 @@ def finished(method: str, size: Size, *, classes: int = 10, track: str = "", smo
     model, epochs, batch_size = {
         "smoke": ("mlp:width=16", 1, 500),
         "laptop": ("mlp", 40, 128),
-        "paper": ("resnet56", 200, 128),
+        "paper": (published, 200, 128),
     }[size]
     if smooth and size != "paper":
         model += f"{',' if ':' in model else ':'}activation=tanh"
@@ -37,7 +49,7 @@ def finished(method: str, size: Size, *, classes: int = 10, track: str = "", smo
     spec = make_spec(
         method, data=data, model=model, epochs=epochs, batch_size=batch_size, device=device, schedule="cosine"
     )
-    return Arm(spec, tracking(track))
+    return Arm(spec, tracking(track), shift)
 
 
 def moving(method: str, size: Size, *, steps: int = 2000, full_batch: bool = False, track: str = "") -> Arm:

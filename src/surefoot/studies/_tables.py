@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from surefoot.studies.contract import Column, Published, Row, Runs, Table, spread
+from surefoot.studies.contract import BySeed, Column, Published, Row, Runs, Table, spread
 
 ACCURACY = Column("accuracy", "accuracy %", percent=True)
 ECE = Column("ece", "ECE %", percent=True)
@@ -35,3 +36,26 @@ def metrics_table(runs: Runs, columns: tuple[Column, ...], published: Published,
 def metric(runs: Runs, arm: str, key: str) -> dict[int, float]:
     """Read a metric by the key of its column."""
     return runs.measure(arm, "ece", calibrator="temperature") if key == "tce" else runs.measure(arm, key)
+
+
+def extended_table(table: Table, found: Mapping[Column, Mapping[str, BySeed]]) -> Table:
+    """Add columns with values by row and seed to a table.
+
+    Args:
+        table: Its rows keep what they have.
+        found: Column → label of a row → seed → value.
+
+    Returns:
+        The wider table.
+    """
+    rows = [
+        replace(
+            row,
+            measured={
+                **row.measured,
+                **{c.key: spread(values[row.label]) for c, values in found.items() if row.label in values},
+            },
+        )
+        for row in table.rows
+    ]
+    return Table((*table.columns, *found), tuple(rows))

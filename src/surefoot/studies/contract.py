@@ -15,6 +15,7 @@ from surefoot.errors import SurefootError
 from surefoot.records import RunFolder
 from surefoot.report.summary import Spread
 from surefoot.schema import UNTRACKED, RunSpec, SplitName, Tracking
+from surefoot.studies._shifted import Shift
 
 Size = Literal["smoke", "laptop", "paper"]
 SIZES: tuple[Size, ...] = ("smoke", "laptop", "paper")
@@ -24,10 +25,11 @@ BySeed = dict[int, float]
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to train within a study: a spec, whose seed is replaced, and what to measure on the way."""
+    """One way to train within a study: a spec, whose seed is replaced, and what to measure on the way and after it."""
 
     spec: RunSpec
     tracking: Tracking = UNTRACKED
+    shift: Shift | None = None
 
 
 @dataclass(frozen=True)
@@ -100,15 +102,18 @@ class Runs:
     Args:
         found: Finished runs.
         failed: What went wrong with the others.
+        shifts: On which shifted pictures the arms were measured.
     """
 
     def __init__(
         self,
         found: Mapping[str, Mapping[int, RunFolder]],
         failed: Mapping[str, Mapping[int, SurefootError]] | None = None,
+        shifts: Mapping[str, Shift] | None = None,
     ) -> None:
         self.found = {arm: dict(sorted(runs.items())) for arm, runs in found.items()}
         self.failed = {arm: dict(errors) for arm, errors in (failed or {}).items() if errors}
+        self.shifts = dict(shifts or {})
 
     def __getitem__(self, arm: str) -> dict[int, RunFolder]:
         """Give an arm's runs by seed; none if all failed."""
@@ -132,6 +137,20 @@ class Runs:
         """Read a tracked quantity at the end of training, by seed."""
         found = {seed: list(steps.values()) for seed, steps in self.series(arm, key).items()}
         return {seed: values[-1][0] for seed, values in found.items() if values}
+
+    def shifted(
+        self,
+        arm: str,
+        metric: str,
+        *,
+        corruption: str | None = None,
+        severity: int | None = None,
+        ood: str | None = None,
+    ) -> BySeed:
+        """Average a metric over shifted pictures, by seed; what is not said is all corruptions and all severities."""
+        part = self.shifts[arm].part(corruption=corruption, severity=severity, ood=ood)
+        found = {seed: part.mean(run, metric) for seed, run in self[arm].items()}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     def all(self) -> list[RunFolder]:
         """Give all finished runs, arm by arm."""

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 from surefoot.errors import DivergedError, InputError, RunError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.schema import RunSpec, Tracking
+from surefoot.studies._shifted import Shift
 
 EngineName = Literal["local", "ray"]
 ENGINES: tuple[EngineName, ...] = ("local", "ray")
@@ -32,6 +33,7 @@ class Job:
         tracking: What to measure on the way.
         checkpoint_every: Seconds between checkpoints.
         store: Address of the run folder that all machines reach, where ``path`` is not such a place itself.
+        shifts: On which shifted pictures the finished network is measured.
     """
 
     spec: RunSpec
@@ -40,12 +42,14 @@ class Job:
     tracking: Tracking = field(default_factory=Tracking)
     checkpoint_every: float = 5.0
     store: str | None = None
+    shifts: tuple[Shift, ...] = ()
 
     @property
     def is_done(self) -> bool:
         """Whether there is nothing to do: the run is finished and measured all that is asked for."""
         folder = RunFolder(self.path)
-        return not self.fresh and folder.done() is not None and folder.tracking.covers(self.tracking)
+        trained = not self.fresh and folder.done() is not None and folder.tracking.covers(self.tracking)
+        return trained and all(shift.is_measured(folder) for shift in self.shifts)
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,29 @@ class News:
 
 
 Listener = Callable[[News], None]
+OnStep = Callable[[int, int, float], None]  # steps made, steps in all, loss
+
+
+def make(job: Job, path: Path, on_step: OnStep) -> None:
+    """Make a run in this process and measure what is asked for; every engine's workers call this.
+
+    Args:
+        job: What to make.
+        path: The run folder where this worker is.
+        on_step: Called after every step.
+    """
+    from surefoot.experiment import run  # imports torch, which the process that hands out the work does not need
+
+    run(
+        job.spec,
+        path,
+        fresh=job.fresh,
+        tracking=job.tracking,
+        checkpoint_every=job.checkpoint_every,
+        on_progress=on_step,
+    )
+    for shift in job.shifts:
+        shift.measure(path)
 
 
 class Engine(Protocol):

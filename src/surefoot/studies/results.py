@@ -136,7 +136,7 @@ def _draw(result: Result, folder: Path) -> list[str]:
 
 
 def write_run(run: RunFolder, path: Path) -> None:
-    """Keep what a run recorded: a header, what trackers saw, and the measures; the same bytes every time.
+    """Keep what a run recorded: a header, what trackers saw, and all measures; the same bytes every time.
 
     Args:
         run: A finished run.
@@ -148,7 +148,7 @@ def write_run(run: RunFolder, path: Path) -> None:
         "data": {key: value for key, value in run.data.items() if key != "classes"},
         "done": {key: value for key, value in (run.done() or {}).items() if "seconds" not in key},
     }
-    lines = [header, *map(_brief, run.tracked()), *map(_brief, run.measures())]
+    lines = [header, *map(_brief, run.tracked()), *map(_brief, run.measures()), *map(_brief, run.shift())]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, gzip.compress(text.encode(), 9, mtime=0))
@@ -157,8 +157,13 @@ def write_run(run: RunFolder, path: Path) -> None:
 def _brief(record: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what the header says already, and digits beyond the eighth."""
     dropped = ("run", "seed", "label", "range", "lower_is_better")
-    short = {key: float(f"{value:.8g}") if isinstance(value, float) else value for key, value in record.items()}
-    return {key: value for key, value in short.items() if key not in dropped}
+    return {key: _rounded(value) for key, value in record.items() if key not in dropped}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _rounded(each) for key, each in value.items()}
+    return float(f"{value:.8g}") if isinstance(value, float) else value
 
 
 def read_results(results: Path) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from surefoot.errors import InputError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
+from surefoot.studies._shifted import Shift
 from surefoot.studies.contract import Analysis, Arm, Runs, Size, Study, Verdict
 from surefoot.studies.engine import EngineName, Job, Listener, run_all
 
@@ -79,6 +80,7 @@ def plan_studies(
 
     plans: list[Plan] = []
     arms: dict[Path, Arm] = {}
+    shifts: dict[Path, dict[Shift, None]] = {}
     checked: set[str] = set()
     for name, study in studies.items():
         places: dict[tuple[str, int], Path] = {}
@@ -88,21 +90,23 @@ def plan_studies(
                 path = places[label, seed] = out / folder_name(spec)
                 known = arms.get(path)
                 arms[path] = Arm(spec, known.tracking.joined(arm.tracking) if known else arm.tracking)
+                shifts.setdefault(path, {}).update({arm.shift: None} if arm.shift else {})
             if (text := str(arm.spec)) not in checked:
                 checked.add(text)
                 check(arm.spec)
         plans.append(Plan(name, study, size, places))
     if not arms:
         raise InputError("Expected at least one study and one seed, but got none. Run `surefoot study list`.")
-    return plans, [_job(path, arm, fresh, store) for path, arm in arms.items()]
+    return plans, [_job(path, arm, tuple(shifts[path]), fresh, store) for path, arm in arms.items()]
 
 
-def _job(path: Path, arm: Arm, fresh: bool, store: str | None) -> Job:
+def _job(path: Path, arm: Arm, shifts: tuple[Shift, ...], fresh: bool, store: str | None) -> Job:
     """Keep what an earlier study asked of the same run: measuring more makes it anew, to the same bits."""
     folder = RunFolder(path)
     earlier = folder.tracking if folder.run_id is not None else arm.tracking
     asked = arm.tracking if earlier.covers(arm.tracking) else earlier.joined(arm.tracking)
-    return Job(arm.spec, path, fresh, asked, store=f"{store.rstrip('/')}/{path.name}" if store else None)
+    address = f"{store.rstrip('/')}/{path.name}" if store else None
+    return Job(arm.spec, path, fresh, asked, store=address, shifts=shifts)
 
 
 def run_studies(
@@ -138,6 +142,7 @@ def judge(plan: Plan, failed: Mapping[Path, SurefootError] | None = None) -> Res
             errors.setdefault(label, {})[seed] = failed[path]
         elif (run := RunFolder(path)).done() is not None:
             found.setdefault(label, {})[seed] = run
-    runs = Runs({label: found.get(label, {}) for label, _ in plan.places}, errors)
+    shifts = {label: arm.shift for label, arm in plan.study.grid(plan.size).items() if arm.shift}
+    runs = Runs({label: found.get(label, {}) for label, _ in plan.places}, errors, shifts)
     analysis = plan.study.analyse(runs)
     return Result(plan, runs, analysis, plan.study.judge(analysis.numbers))

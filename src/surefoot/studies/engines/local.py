@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from surefoot.errors import RunError
-from surefoot.studies.engine import Job
+from surefoot.studies.engine import Job, make
 
 PAUSE = 0.1  # seconds to wait for news
 
@@ -92,8 +92,6 @@ def _start(inbox: Any) -> None:
 
 
 def _work(number: int, job: Job) -> None:
-    from surefoot.experiment import run  # imports torch, which the parent process does not need
-
     last = 0.0
 
     def on_progress(step: int, n_steps: int, loss: float) -> None:
@@ -103,11 +101,4 @@ def _work(number: int, job: Job) -> None:
             last = now
             _inbox.put((number, step, n_steps, loss))
 
-    run(
-        job.spec,
-        job.path,
-        fresh=job.fresh,
-        tracking=job.tracking,
-        checkpoint_every=job.checkpoint_every,
-        on_progress=on_progress,
-    )
+    make(job, job.path, on_progress)

@@ -10,13 +10,13 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError, RunError, SurefootError
 from surefoot.records.remote import download, upload
-from surefoot.studies.engine import Job
+from surefoot.studies.engine import Job, OnStep, make
 
 PAUSE = 0.2  # seconds to wait for news
 SEND_EVERY = 30.0  # seconds between copies of a running run to the store
@@ -114,8 +114,6 @@ def _connect() -> Any:
 
 def _work(number: int, job: Job, inbox: Any) -> None:
     """Make a run where this worker is."""
-    from surefoot.experiment import run
-
     last = 0.0
 
     def on_progress(step: int, n_steps: int, loss: float) -> None:
@@ -125,29 +123,14 @@ def _work(number: int, job: Job, inbox: Any) -> None:
             last = now
             inbox.put.remote(number, step, n_steps, loss)
 
-    def make(path: Path, tell: Callable[[int, int, float], None]) -> None:
-        run(
-            job.spec,
-            path,
-            fresh=job.fresh,
-            tracking=job.tracking,
-            checkpoint_every=job.checkpoint_every,
-            on_progress=tell,
-        )
-
     if job.store is None:
-        make(job.path, on_progress)
+        make(job, job.path, on_progress)
         return
     with tempfile.TemporaryDirectory() as home:
-        _make_away(Path(home) / "run", job, make, on_progress)
+        _make_away(Path(home) / "run", job, on_progress)
 
 
-def _make_away(
-    home: Path,
-    job: Job,
-    make: Callable[[Path, Callable[[int, int, float], None]], None],
-    on_progress: Callable[[int, int, float], None],
-) -> None:
+def _make_away(home: Path, job: Job, on_progress: OnStep) -> None:
     """Bring the folder from the store, run, and send it back on the way and at the end."""
     store = str(job.store)
     if not job.fresh:
@@ -161,5 +144,5 @@ def _make_away(
             upload(home, store)
             sent = time.monotonic()
 
-    make(home, tell)
+    make(job, home, tell)
     upload(home, store)

@@ -1,0 +1,94 @@
+"""Studies that measure on shifted pictures: measured where the run was made, once, and kept with its results."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from surefoot.records import RunFolder
+from surefoot.studies._shifted import Shift
+from surefoot.studies.compare import make_spec
+from surefoot.studies.contract import Analysis, Arm, Estimate, Runs, Size, Study, Table, Verdict
+from surefoot.studies.results import write_run
+from surefoot.studies.runner import plan_studies, run_studies
+
+FIRST = Shift(("impulse_noise",), (1, 5), n=40)
+MORE = Shift(("impulse_noise", "fog"), (5,), ("uniform",), n=40)
+
+
+def study(shift: Shift | None) -> Study:
+    def grid(size: Size) -> dict[str, Arm]:
+        spec = make_spec("sgd", data="digits", model="mlp:width=8", epochs=1, batch_size=100)
+        return {"sgd": Arm(spec, shift=shift)}
+
+    def analyse(runs: Runs) -> Analysis:
+        return Analysis(Table((), ()), {})
+
+    def judge(numbers: Mapping[str, Estimate]) -> Verdict:
+        return Verdict("not resolved", "nothing is asked")
+
+    return Study("A0", "Is it?", {}, "nowhere", "Held if it is.", grid, analyse, judge)
+
+
+def made(out: Path, **shifts: Shift | None) -> Runs:
+    plans, jobs = plan_studies({name: study(shift) for name, shift in shifts.items()}, "smoke", out)
+    assert len(jobs) == 1
+    results = run_studies(plans, jobs, workers=1)
+    assert jobs[0].is_done
+    return results[0].runs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """A run that two studies ask different things of, after a study that asked for nothing."""
+    out = tmp_path_factory.mktemp("shifted")
+    trained = made(out, plain=None)["sgd"][0]
+    done = (trained.path / "done.json").stat().st_mtime_ns
+    assert trained.shift() == []
+    found = made(out, first=FIRST, more=MORE)
+    assert (trained.path / "done.json").stat().st_mtime_ns == done  # not trained again
+    return found
+
+
+def test_one_run_is_measured_for_all_studies_once(runs: Runs) -> None:
+    records = runs["sgd"][0].shift()
+    places = [(record["corruption"], record["severity"], record["ood"]) for record in records]
+    assert sorted(places, key=str) == sorted(
+        [(None, 0, None), *FIRST.places, ("fog", 5, None), (None, 0, "uniform")], key=str
+    )
+
+
+def test_means_are_those_of_the_records(runs: Runs) -> None:
+    by_place = {(r["corruption"], r["severity"], r["ood"]): r for r in runs["sgd"][0].shift()}
+    noisy = [by_place["impulse_noise", severity, None] for severity in (1, 5)]
+    assert runs.shifted("sgd", "ece") == {0: statistics.fmean(record["ece"] for record in noisy)}
+    assert runs.shifted("sgd", "accuracy", severity=5) == {0: noisy[1]["accuracy"]}
+    strange = by_place[None, 0, "uniform"]["detection"]["max_probability"]["auroc"]
+    assert runs.shifted("sgd", "auroc", ood="uniform") == {0: strange}
+
+
+def test_nothing_is_said_where_something_is_missing(runs: Runs) -> None:
+    run = runs["sgd"][0]
+    assert FIRST.is_measured(run)
+    for missing in (replace(FIRST, severities=(1, 2)), replace(FIRST, n=41), Shift(ood=("shuffled",), n=40)):
+        assert not missing.is_measured(run)
+        assert missing.mean(run, "auroc") is None
+    assert MORE.part(ood="uniform").mean(run, "ece") is None  # strange pictures have no right answer
+    assert not FIRST.is_measured(RunFolder(run.path / "nowhere"))
+
+
+def test_results_keep_what_was_measured(runs: Runs, tmp_path: Path) -> None:
+    run = runs["sgd"][0]
+    write_run(run, tmp_path / "run.jsonl.gz")
+    lines = gzip.decompress((tmp_path / "run.jsonl.gz").read_bytes()).decode().splitlines()
+    kept = [record for record in map(json.loads, lines) if "corruption" in record]
+    assert len(kept) == len(run.shift())
+    for record, whole in zip(kept, run.shift(), strict=True):
+        if whole["detection"]:
+            assert record["detection"]["energy"]["auroc"] == pytest.approx(whole["detection"]["energy"]["auroc"], 1e-7)
