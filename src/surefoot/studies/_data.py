@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from surefoot.data._places import find
 from surefoot.registry import DATA
-from surefoot.studies._cifar10 import find_cifar10
 from surefoot.studies.contract import Size
-
-SMALL = "surefoot.studies._cifar10:small_cifar10"
 
 
 def pictures(size: Size) -> str:
@@ -21,6 +19,6 @@ def hundred_classes(size: Size) -> str:
 
 def dynamics(size: Size) -> str:
     """Data for questions about curvature along training: 5,000 + 5,000 of CIFAR-10 where it is found."""
-    if size == "smoke" or find_cifar10() is None:
+    if size == "smoke" or find(DATA["cifar10"].facts["marks"]) is None:
         return "fashion"
-    return "cifar10:n_train=5000,n_test=5000" if "cifar10" in DATA else SMALL
+    return "cifar10:n_train=5000,n_test=5000"
