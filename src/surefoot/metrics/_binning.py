@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import OptionError
+from surefoot.metrics._threads import in_threads
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 # So that what several passes go over stays in the processor's cache.
@@ -71,16 +72,19 @@ def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
         tensor([2., 2.], dtype=torch.float64)
     """
     check_bins(n_bins)
-    confidence = confidence.detach()
+    half = confidence.dtype not in (torch.float32, torch.float64)  # NumPy does not know all of them
+    sure = (confidence.double() if half else confidence).detach().cpu().numpy()
+    hits_of = correct.detach().cpu().numpy()
     size = n_bins + 1  # exactly 0 is counted apart, and joins the first bin in the end
-    count, total = np.zeros(2 * size), np.zeros(2 * size)  # of misses first, then of hits
-    for c, hit in zip(confidence.split(_AT_ONCE), correct.split(_AT_ONCE), strict=True):
-        sure = c.double().cpu().numpy()
-        cell = _ceiling(sure, n_bins).astype(np.int64)
-        cell += size * hit.bool().cpu().numpy()
-        count += np.bincount(cell, minlength=2 * size)
-        total += np.bincount(cell, weights=sure, minlength=2 * size)
-    tables = np.stack([count, total]).reshape(2, 2, size)
+
+    def tables_of(start: int) -> Array:
+        here = slice(start, start + _AT_ONCE)
+        value = sure[here].astype(np.float64)
+        cell = _ceiling(value, n_bins).astype(np.int64)
+        cell += size * (hits_of[here] != 0)  # misses first, then hits
+        return np.stack([np.bincount(cell, weights, minlength=2 * size) for weights in (None, value)])
+
+    tables = np.sum(in_threads(tables_of, range(0, len(sure), _AT_ONCE)), axis=0).reshape(2, 2, size)
     tables[..., 1] += tables[..., 0]
     (n, hits), (confidences, of_hits) = tables[0, :, 1:], tables[1, :, 1:]
     return torch.from_numpy(np.stack([n + hits, confidences + of_hits, hits]))

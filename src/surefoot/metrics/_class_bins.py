@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from surefoot.metrics._binning import Array, check_bins, index_of
 from surefoot.metrics._sums import TOLERANCE, check_rows
+from surefoot.metrics._threads import in_threads
 
 _ENTRIES = 1 << 18  # so that what several passes go over stays in the processor's cache
 _WIDE = (torch.float32, torch.float64)
@@ -20,8 +20,7 @@ _WIDE = (torch.float32, torch.float64)
 def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
     """Do what ``bin_sums`` does for each class k, with p_k as the confidence and y = k as the correctness.
 
-    Rows are checked on the way, since they are in the cache then. Threads take a run of rows each, in NumPy: the
-    steps of torch would start threads of their own.
+    Rows are checked on the way, since they are in the cache then. Each thread takes a run of rows.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``.
@@ -43,17 +42,14 @@ def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
     check_bins(n_bins)
     probs, truth = probs.detach(), labels.cpu().numpy()
     n = len(truth)
-    threads = max(1, min(torch.get_num_threads(), probs.numel() // _ENTRIES))
-    ends = [n * i // threads for i in range(threads + 1)]
+    runs = max(1, min(torch.get_num_threads(), probs.numel() // _ENTRIES))
+    ends = [n * i // runs for i in range(runs + 1)]
 
-    def run(start: int, end: int) -> Array:
-        return _sums_of_run(probs[start:end], truth[start:end], n_bins, start)
+    def run(i: int) -> Array:
+        here = slice(ends[i], ends[i + 1])
+        return _sums_of_run(probs[here], truth[here], n_bins, ends[i])
 
-    if threads == 1:
-        table = run(0, n)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            table = np.sum(list(pool.map(run, ends[:-1], ends[1:])), axis=0)
+    table: Array = np.sum(in_threads(run, range(runs)), axis=0)
     # What is above the first bin was counted; the rest of the examples, and of the sum of p_k, is in it.
     table[0, :, 0] = n - table[0, :, 1:].sum(1)
     table[1, :, 0] = np.maximum(table[1, :, 0] - table[1, :, 1:].sum(1), 0)
