@@ -10,6 +10,7 @@ import numpy as np
 
 Columns = dict[str, Sequence[Any] | np.ndarray[Any, Any]]
 _BYTES = 1 << 22
+_BLOCKS = 4  # that a value within quotes may reach over
 
 
 def blocks_of_lines(file: IO[bytes], *, quotes: bool = False) -> Iterator[bytes]:
@@ -17,7 +18,8 @@ def blocks_of_lines(file: IO[bytes], *, quotes: bool = False) -> Iterator[bytes]
 
     Args:
         file: Where to go on reading.
-        quotes: Whether a line may go on within double quotes: then a block never ends within them.
+        quotes: Whether a line may go on within double quotes: then a block never ends within them. Where none of
+            several blocks can end, a quote is missing or is no quotation mark: reading stops, with the file before it.
 
     Yields:
         Blocks that end with a line.
@@ -30,6 +32,9 @@ def blocks_of_lines(file: IO[bytes], *, quotes: bool = False) -> Iterator[bytes]
             rest = tail
         else:
             rest += block
+            if quotes and len(rest) > _BLOCKS * _BYTES:
+                file.seek(file.tell() - len(rest))
+                return
     if rest:
         yield rest
 

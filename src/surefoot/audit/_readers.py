@@ -99,6 +99,9 @@ def _csv(path: Path) -> Batches:
                 for columns in plain if found is None else _slices(found, n):
                     yield columns, share()
                 line += block.count(b"\n")
+            with _text(file) as text:  # what no block could end in, else nothing
+                for columns in _csv_rows(text, line, header, delimiter, names, n, path):
+                    yield columns, share()
 
     return batches
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import OptionError
+from surefoot.metrics._threads import in_threads
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 # So that what several passes go over stays in the processor's cache.
 _AT_ONCE = 1 << 15
-_ENTRIES = 1 << 18
 
 
 def check_bins(n_bins: int) -> None:
@@ -37,7 +37,7 @@ def bin_index(values: Tensor, n_bins: int) -> Tensor:
         tensor([0, 0, 1, 1])
     """
     check_bins(n_bins)
-    return torch.from_numpy(_index(values.detach().double().cpu().numpy(), n_bins))
+    return torch.from_numpy(index_of(values.detach().double().cpu().numpy(), n_bins))
 
 
 def _ceiling(values: Array, n_bins: int) -> Array:
@@ -48,7 +48,8 @@ def _ceiling(values: Array, n_bins: int) -> Array:
     return np.clip(found, 0, n_bins, out=found)
 
 
-def _index(values: Array, n_bins: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def index_of(values: Array, n_bins: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Do what :func:`bin_index` does, in NumPy and unchecked."""
     return np.maximum(_ceiling(values, n_bins) - 1, 0).astype(np.int64)
 
 
@@ -71,54 +72,22 @@ def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
         tensor([2., 2.], dtype=torch.float64)
     """
     check_bins(n_bins)
-    confidence = confidence.detach()
+    half = confidence.dtype not in (torch.float32, torch.float64)  # NumPy does not know all of them
+    sure = (confidence.double() if half else confidence).detach().cpu().numpy()
+    hits_of = correct.detach().cpu().numpy()
     size = n_bins + 1  # exactly 0 is counted apart, and joins the first bin in the end
-    count, total = np.zeros(2 * size), np.zeros(2 * size)  # of misses first, then of hits
-    for c, hit in zip(confidence.split(_AT_ONCE), correct.split(_AT_ONCE), strict=True):
-        sure = c.double().cpu().numpy()
-        cell = _ceiling(sure, n_bins).astype(np.int64)
-        cell += size * hit.bool().cpu().numpy()
-        count += np.bincount(cell, minlength=2 * size)
-        total += np.bincount(cell, weights=sure, minlength=2 * size)
-    tables = np.stack([count, total]).reshape(2, 2, size)
+
+    def tables_of(start: int) -> Array:
+        here = slice(start, start + _AT_ONCE)
+        value = sure[here].astype(np.float64)
+        cell = _ceiling(value, n_bins).astype(np.int64)
+        cell += size * (hits_of[here] != 0)  # misses first, then hits
+        return np.stack([np.bincount(cell, weights, minlength=2 * size) for weights in (None, value)])
+
+    tables = np.sum(in_threads(tables_of, range(0, len(sure), _AT_ONCE)), axis=0).reshape(2, 2, size)
     tables[..., 1] += tables[..., 0]
     (n, hits), (confidences, of_hits) = tables[0, :, 1:], tables[1, :, 1:]
     return torch.from_numpy(np.stack([n + hits, confidences + of_hits, hits]))
-
-
-def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
-    """Do what :func:`bin_sums` does for each class k, with p_k as the confidence and y = k as the correctness.
-
-    Args:
-        probs: Class probabilities, shape ``(n, classes)``.
-        labels: Class indices, shape ``(n,)``.
-        n_bins: Number of bins.
-
-    Returns:
-        Shape ``(3, classes, n_bins)``, float64.
-    """
-    check_bins(n_bins)
-    n_classes = probs.shape[1]
-    size = n_classes * n_bins
-    count, total, hits = np.zeros(size), np.zeros(size), np.zeros(size)
-    sums = np.zeros(n_classes)
-    rows = max(1, _ENTRIES // n_classes)
-    for part, y in zip(probs.detach().split(rows), labels.cpu().split(rows), strict=True):
-        p = (part if part.dtype in (torch.float32, torch.float64) else part.float()).cpu()
-        sums += p.double().sum(0).numpy()
-        # At most n_bins entries of a row are above the first bin; with many classes, few are. The rest need no bin.
-        place = np.flatnonzero((p >= 0.999 / n_bins).numpy())
-        value = p.numpy().reshape(-1)[place].astype(np.float64)
-        cell = place % n_classes * n_bins + _index(value, n_bins)
-        count += np.bincount(cell, minlength=size)
-        total += np.bincount(cell, weights=value, minlength=size)
-        truth = y.numpy()
-        p_y = p.numpy()[np.arange(len(truth)), truth].astype(np.float64)
-        hits += np.bincount(truth * n_bins + _index(p_y, n_bins), minlength=size)
-    table = np.stack([count, total, hits]).reshape(3, n_classes, n_bins)
-    table[0, :, 0] = len(labels) - table[0, :, 1:].sum(1)
-    table[1, :, 0] = np.maximum(sums - table[1, :, 1:].sum(1), 0)
-    return torch.from_numpy(table)
 
 
 def tied_means(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:

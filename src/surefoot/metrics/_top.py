@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from surefoot.errors import InputError
 from surefoot.metrics._sums import TOLERANCE, check_rows, check_shapes, row_chunks
+from surefoot.metrics._threads import in_threads
 from surefoot.registry import METRICS
 
 _SHORT = 64  # classes
@@ -121,13 +121,7 @@ def _of_short_rows(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         if len(shared):
             correct[start + shared] = columns[:, shared].argmax(0) == y[start + shared]
 
-    chunks = row_chunks(probs)
-    threads = min(torch.get_num_threads(), len(chunks))
-    if threads == 1:
-        list(map(run, chunks))
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(run, chunks))
+    in_threads(run, row_chunks(probs))
     return torch.from_numpy(confidence), torch.from_numpy(correct)
 
 

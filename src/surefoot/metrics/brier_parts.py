@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from surefoot.metrics._binning import class_bin_sums
+from surefoot.metrics._class_bins import class_bin_sums
 from surefoot.metrics._sums import check
 from surefoot.metrics.brier import squared_distance
 from surefoot.registry import METRICS

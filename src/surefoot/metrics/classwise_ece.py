@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from surefoot.metrics._binning import class_bin_sums
-from surefoot.metrics._sums import check
+from surefoot.metrics._class_bins import class_bin_sums
+from surefoot.metrics._sums import check_shapes
 from surefoot.registry import METRICS
 
 
@@ -58,4 +58,5 @@ def classwise_ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
         >>> classwise_ece(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))
         tensor(0.2500, dtype=torch.float64)
     """
-    return _finish(_sums(*check(probs, labels), n_bins=n_bins))
+    check_shapes(probs, labels, "probs")  # rows are checked where they are binned
+    return _finish(_sums(probs, labels, n_bins=n_bins))

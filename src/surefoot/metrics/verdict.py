@@ -7,7 +7,8 @@ from typing import Literal
 
 from torch import Generator, Tensor
 
-from surefoot.metrics._binning import bin_sums, class_bin_sums
+from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._class_bins import class_bin_sums
 from surefoot.metrics._top import checked_top_label
 from surefoot.metrics.bootstrap import Interval, bootstrap_sums
 from surefoot.metrics.classwise_ece import ece_of_classes

@@ -1,0 +1,51 @@
+"""What is remembered beside a calibrator comes back, from both kinds of file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surefoot.calibrators import Calibrator, load, load_about
+from surefoot.calibrators.temperature import fit_temperature
+from surefoot.calibrators.vector import fit_vector
+from surefoot.errors import InputError
+from surefoot.schema import Predictions
+
+ABOUT = {"fitted_rows": [0, 2, 3], "file": "a.npz", "n": 3, "nested": {"é": [1.5, None, True]}}
+
+
+@pytest.fixture(params=["temperature", "vector"])
+def calibrator(request: pytest.FixtureRequest) -> Calibrator:
+    draw = np.random.default_rng(0)
+    data = Predictions(draw.standard_normal((60, 3)), draw.integers(0, 3, 60), "calibration")
+    found: Calibrator = {"temperature": fit_temperature, "vector": fit_vector}[request.param](data)
+    return found
+
+
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+def test_it_comes_back(tmp_path: Path, calibrator: Calibrator, suffix: str) -> None:
+    path = tmp_path / f"c{suffix}"
+    calibrator.save(path, ABOUT)
+    assert load_about(path) == ABOUT
+    assert load(path).to_json() == calibrator.to_json()
+
+
+@pytest.mark.parametrize("about", [None, {}])
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+def test_nothing_is_remembered_as_nothing(tmp_path: Path, calibrator: Calibrator, suffix: str, about: object) -> None:
+    path = tmp_path / f"c{suffix}"
+    calibrator.save(path, about)  # type: ignore[arg-type]
+    assert load_about(path) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("c.json", "{}"), ("c.json", "[1]"), ("c.json", "{"), ("c.safetensors", "x")]
+)
+def test_what_is_no_calibrator_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match="Expected a saved calibrator"):
+        load_about(tmp_path / name)
+    with pytest.raises(InputError, match=r"absent\.json is none"):
+        load_about(tmp_path / "absent.json")
