@@ -46,10 +46,9 @@ def test_records_are_what_the_network_does_on_shifted_pictures(runs: Path) -> No
     assert severe["detection"]["max_probability"]["auroc"] > mild["detection"]["max_probability"]["auroc"]
     assert strange["accuracy"] is None
     assert set(strange["detection"]) == {"max_probability", "entropy", "energy"}
-    model, splits = trained(RunFolder(runs / "sgd-0"))
+    predict, splits = trained(RunFolder(runs / "sgd-0"))
     everything = shift(runs / "sgd-0", conditions([], []), n=1000)[0]
-    with torch.no_grad():
-        right = model.eval()(splits.test.inputs).argmax(1) == splits.test.labels
+    right = predict(splits.test).argmax(1) == splits.test.labels
     assert everything["accuracy"] == pytest.approx(right.double().mean().item())
 
 

@@ -247,7 +247,8 @@ def _length(spec: RunSpec, splits: Splits, ensemble: Ensemble) -> Horizon:
     return Horizon(ensemble.trainings * one.n_steps, one.steps_per_epoch, one.batch_size)
 
 
-def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble, member: int = 0) -> Trainee:
+def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, member: int = 0) -> Trainee:
+    ensemble = ensemble or build_ensemble(spec.method.ensemble)
     seed, one = _seed(spec, member), horizon(len(splits.train), spec.epochs, spec.batch_size)
     course = Course(len(splits.train), spec.epochs, one.steps_per_epoch, spec.batch_size)
     augment = build_augment(spec.augment, splits)
