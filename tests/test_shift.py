@@ -24,7 +24,7 @@ from surefoot.seeding import generator
 from surefoot.shift import Condition, conditions, shift
 from surefoot.studies.compare import make_spec
 from tests.conftest import RunCommand, small_arrays
-from tests.data.made import write_binary, write_cifar_c
+from tests.data.made import write_binary, write_cifar_c, write_noisy
 from tests.report.browser import drawn_page
 
 WANTED = conditions(["contrast", "gaussian_noise"], [1, 5], ["uniform"])
@@ -256,13 +256,40 @@ def test_pairflip_and_lookalikes() -> None:
         transitions("sym", 1.5, ("a", "b"))
 
 
+def test_given_labels_are_in_published_order(tmp_path: Path) -> None:
+    write_binary(tmp_path / "cifar-10-batches-bin", 10)
+    given = np.random.default_rng(0).integers(0, 10, 100)
+    write_noisy(tmp_path / "human.pt", {"worse_label": given, "aggre_label": given[::-1].copy()})
+    clean = load_splits(DATA.parse(f"cifar10:path={tmp_path},calibration=0.2,n_train=50"))
+    of = f"noisy:of=cifar10:path={tmp_path};calibration=0.2;n_train=50,kind=given,file={tmp_path / 'human.pt'}"
+    noisy = load_splits(DATA.parse(f"{of},name=worse_label"))
+    assert clean.train.rows is not None
+    assert clean.calibration.rows is not None
+    assert np.array_equal(noisy.train.labels.numpy(), given[clean.train.rows.numbers])
+    assert torch.equal(noisy.train.inputs, clean.train.inputs)
+    assert torch.equal(noisy.calibration.labels, clean.calibration.labels)
+    both = load_splits(DATA.parse(f"{of},name=worse_label,calibration=true"))
+    assert np.array_equal(both.calibration.labels.numpy(), given[clean.calibration.rows.numbers])
+    assert len({clean.fingerprint, noisy.fingerprint, both.fingerprint}) == 3
+    write_noisy(tmp_path / "CIFAR-10_human.pt", {"worse_label": given})
+    named = load_splits(DATA.parse(f"cifar10:path={tmp_path},calibration=0.2,n_train=50,labels=worse_label"))
+    assert named.fingerprint == both.fingerprint
+    with pytest.raises(InputError, match=r"Expected the name of an array in .*worse_label, aggre_label\. Choose one"):
+        load_splits(DATA.parse(of))
+
+
 def test_given_labels(small_npz: Path, tmp_path: Path) -> None:
     given = (np.arange(90) % 3).astype(np.int64)
     np.save(tmp_path / "given.npy", given)
     splits = load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'given.npy'}"))
     assert np.array_equal(splits.train.labels.numpy(), given)
+    np.save(tmp_path / "floats.npy", given.astype(float))
+    with pytest.raises(InputError, match="Expected whole numbers, one per example"):
+        load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'floats.npy'}"))
+    with pytest.raises(InputError, match=r"none\.npy does not exist"):
+        load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'none.npy'}"))
     np.save(tmp_path / "short.npy", given[:5])
-    with pytest.raises(InputError, match="Expected 90 whole numbers"):
+    with pytest.raises(InputError, match="Expected a label for each training example, row 89 included"):
         load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'short.npy'}"))
 
 

@@ -203,7 +203,7 @@ def _spatter(image: np.ndarray, k: int, c: tuple[float, ...]) -> np.ndarray:
 
 # Rounding to bytes in between: float32 and float64 fall on different sides of a tie now and then.
 TIES = {"glass_blur": 0.03}  # share of values that may be off; elsewhere 1 %
-STEPS = {"glass_blur": 1.01 / 255, "motion_blur": 1.01 / 255, "snow": 2.01 / 255}  # by how much; snow adds two streaks
+STEPS = {"glass_blur": 1.01 / 255, "motion_blur": 1.01 / 255}  # by how much
 TWINS: dict[str, Callable[[np.ndarray, int, object], np.ndarray]] = {
     "gaussian_noise": lambda x, k, c: x + c * _normal((N, 3, 16, 16))[k],
     "speckle_noise": lambda x, k, c: x + c * x * _normal((N, 3, 16, 16))[k],
