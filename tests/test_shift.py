@@ -19,9 +19,12 @@ from surefoot.records import RunFolder
 from surefoot.registry import DATA
 from surefoot.report.shift import summarise_shift
 from surefoot.report.summary import summarise
+from surefoot.schema import Split
+from surefoot.seeding import generator
 from surefoot.shift import Condition, conditions, shift
 from surefoot.studies.compare import make_spec
 from tests.conftest import RunCommand, small_arrays
+from tests.data.made import write_binary, write_cifar_c, write_noisy
 from tests.report.browser import drawn_page
 
 WANTED = conditions(["contrast", "gaussian_noise"], [1, 5], ["uniform"])
@@ -62,15 +65,74 @@ def test_what_is_measured_is_not_measured_again(runs: Path, monkeypatch: pytest.
     assert shift(runs / "sgd-1", WANTED, n=30) == more
 
 
-def test_published_pictures_can_stand_in(runs: Path) -> None:
-    def black(name: str, severity: int) -> torch.Tensor:
-        return torch.zeros(60, 1, 6, 6, dtype=torch.uint8)
+@pytest.mark.parametrize(
+    "method", ["deep:members=2 + sgd", "mc_dropout + sgd", "snapshot:cycles=2 + sgd", "swa + sgd", "mimo + sgd"]
+)
+def test_an_ensemble_is_measured_as_a_whole(method: str, small_npz: Path, tmp_path: Path) -> None:
+    run(make_spec(method, data=f"npz:{small_npz}", model="mlp:width=8", epochs=4, batch_size=16), tmp_path)
+    clean, shifted = shift(tmp_path, conditions(["contrast"], [5]), n=60)
+    for name in ("accuracy", "ece"):
+        (own,) = (
+            record["value"]
+            for record in RunFolder(tmp_path).measures()
+            if (record["split"], record["calibrator"], record["metric"]) == ("test", None, name)
+        )
+        assert clean[name] == pytest.approx(own, abs=1e-6)
+    assert shifted["nll"] != pytest.approx(clean["nll"])
 
-    made = shift(runs / "sam-1", WANTED[:2], n=30)
-    given = shift(runs / "sam-1", WANTED[:2], n=30, published=black)
-    assert given[0]["accuracy"] == made[0]["accuracy"]
-    assert given[1]["accuracy"] < made[1]["accuracy"]
-    assert (given[1]["published"], made[1]["published"]) == (True, False)
+
+@pytest.fixture(scope="module")
+def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on CIFAR files with 20 test pictures, 12 of them used, and corrupted copies of all 20."""
+    folder = tmp_path_factory.mktemp("cifar")
+    write_binary(folder / "cifar-10-batches-bin", 10)
+    write_cifar_c(folder / "CIFAR-10-C", 10)
+    data = f"cifar10:path={folder},calibration=0.2,n_test=12"
+    run(make_spec("sgd", data=data, model="mlp:width=8", epochs=1, batch_size=16), folder / "run")
+    return folder
+
+
+def test_published_pictures_are_those_of_the_test_split(cifar: Path) -> None:
+    files = cifar / "CIFAR-10-C"
+    wanted = conditions(["fog", "snow"], [2])
+    given = shift(cifar / "run", wanted, n=10, published=files)
+    predict, splits = trained(RunFolder(cifar / "run"))
+    assert splits.scaling is not None
+    chosen = torch.randperm(12, generator=generator(0, "shift/rows"))[:10].sort().values
+    assert splits.test.rows is not None
+    rows = splits.test.rows.numbers[chosen.numpy()]
+    assert rows.tolist() != list(range(len(rows)))  # a subset: taking the files' first rows would be wrong
+    for record in given[1:]:
+        pixels = np.load(files / f"{record['corruption']}.npy")[20:40][rows]  # severity 2 is the second fifth
+        split = Split(splits.scaling.to_inputs(torch.from_numpy(pixels.transpose(0, 3, 1, 2))), splits.test.labels)
+        nll = torch.nn.functional.cross_entropy(predict(split).double(), splits.test.labels[chosen])
+        assert record["nll"] == pytest.approx(nll.item(), abs=1e-6)
+    made = shift(cifar / "run", wanted, n=10)
+    assert made[0]["nll"] == given[0]["nll"]
+    assert made[1]["nll"] != given[1]["nll"]
+    summary = summarise([RunFolder(cifar / "run")])
+    own, theirs = (summarise_shift(summary, n=10, published=folder) for folder in (None, files))
+    assert own is not None
+    assert theirs is not None
+    assert own.rows[0].cells["fog", 2]["nll"].mean == made[1]["nll"]
+    assert theirs.rows[0].cells["fog", 2]["nll"].mean == given[1]["nll"]
+    assert (own.published, theirs.published) == (None, str(files.resolve()))
+
+
+def test_the_command_reads_published_files_and_refuses_others(
+    cifar: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    words = ["shift", str(cifar / "run"), "--severities", "3", "--n", "12", "--files"]
+    done = run_command(*words, str(cifar / "CIFAR-10-C"), "--corruptions", "fog,snow")
+    assert done.returncode == 0, done.stderr
+    assert "12 test pictures as published in CIFAR-10-C" in " ".join(done.stdout.split())
+    done = run_command(*words, str(cifar / "CIFAR-10-C"), "--corruptions", "frost")
+    assert done.returncode == 2
+    assert "but got 'frost'. Choose from fog, snow." in done.stderr
+    write_cifar_c(tmp_path / "CIFAR-100-C", 100)
+    done = run_command(*words, str(tmp_path / "CIFAR-100-C"), "--corruptions", "fog")
+    assert done.returncode == 2
+    assert "Expected corrupted copies of the run's test pictures" in done.stderr
 
 
 def test_methods_are_compared_seed_by_seed(runs: Path) -> None:
@@ -149,19 +211,19 @@ def test_bad_input_is_refused(words: str, says: str, runs: Path, run_command: Ru
 def test_strange_pictures_fit(small_npz: Path, tmp_path: Path) -> None:
     own = load_splits(DATA.parse("fashion"))
     familiar = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
-    generator = torch.Generator().manual_seed(0)
-    made = strange_pixels(f"npz:{small_npz}", familiar, own, generator)
+    draws = torch.Generator().manual_seed(0)
+    made = strange_pixels(f"npz:{small_npz}", familiar, own, draws)
     assert made.shape == familiar.shape
     assert torch.equal(made[:, 0], made[:, 1])
-    mixed = strange_pixels("shuffled", familiar, own, generator)
+    mixed = strange_pixels("shuffled", familiar, own, draws)
     assert torch.equal(mixed.flatten(2).sort(2).values, familiar.flatten(2).sort(2).values)
     assert not torch.equal(mixed, familiar)
     with pytest.raises(InputError, match="another data set than the one trained on"):
-        strange_pixels("fashion", familiar, own, generator)
+        strange_pixels("fashion", familiar, own, draws)
     floats = {k: v.astype(np.float32) if k[0] == "x" else v for k, v in small_arrays().items()}
     np.savez(tmp_path / "floats.npz", **floats)
     with pytest.raises(InputError, match="Choose a data set of pictures"):
-        strange_pixels(f"npz:{tmp_path / 'floats.npz'}", familiar, own, generator)
+        strange_pixels(f"npz:{tmp_path / 'floats.npz'}", familiar, own, draws)
 
 
 def test_label_noise_changes_the_training_split_alone() -> None:
@@ -182,11 +244,11 @@ def test_label_noise_changes_the_training_split_alone() -> None:
 
 def test_pairflip_and_lookalikes() -> None:
     labels = torch.arange(10).repeat(500)
-    generator = torch.Generator().manual_seed(0)
-    flipped = flip(labels, transitions("pairflip", 1.0, tuple("abcdefghij")), generator)
+    draws = torch.Generator().manual_seed(0)
+    flipped = flip(labels, transitions("pairflip", 1.0, tuple("abcdefghij")), draws)
     assert torch.equal(flipped, (labels + 1) % 10)
     names = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-    flipped = flip(labels, transitions("asym", 1.0, names), generator)
+    flipped = flip(labels, transitions("asym", 1.0, names), draws)
     assert flipped[:10].tolist() == [0, 1, 0, 5, 7, 3, 6, 7, 8, 1]
     with pytest.raises(InputError, match="classes of CIFAR-10 for kind=asym"):
         transitions("asym", 0.2, ("a", "b"))
@@ -194,13 +256,40 @@ def test_pairflip_and_lookalikes() -> None:
         transitions("sym", 1.5, ("a", "b"))
 
 
+def test_given_labels_are_in_published_order(tmp_path: Path) -> None:
+    write_binary(tmp_path / "cifar-10-batches-bin", 10)
+    given = np.random.default_rng(0).integers(0, 10, 100)
+    write_noisy(tmp_path / "human.pt", {"worse_label": given, "aggre_label": given[::-1].copy()})
+    clean = load_splits(DATA.parse(f"cifar10:path={tmp_path},calibration=0.2,n_train=50"))
+    of = f"noisy:of=cifar10:path={tmp_path};calibration=0.2;n_train=50,kind=given,file={tmp_path / 'human.pt'}"
+    noisy = load_splits(DATA.parse(f"{of},name=worse_label"))
+    assert clean.train.rows is not None
+    assert clean.calibration.rows is not None
+    assert np.array_equal(noisy.train.labels.numpy(), given[clean.train.rows.numbers])
+    assert torch.equal(noisy.train.inputs, clean.train.inputs)
+    assert torch.equal(noisy.calibration.labels, clean.calibration.labels)
+    both = load_splits(DATA.parse(f"{of},name=worse_label,calibration=true"))
+    assert np.array_equal(both.calibration.labels.numpy(), given[clean.calibration.rows.numbers])
+    assert len({clean.fingerprint, noisy.fingerprint, both.fingerprint}) == 3
+    write_noisy(tmp_path / "CIFAR-10_human.pt", {"worse_label": given})
+    named = load_splits(DATA.parse(f"cifar10:path={tmp_path},calibration=0.2,n_train=50,labels=worse_label"))
+    assert named.fingerprint == both.fingerprint
+    with pytest.raises(InputError, match=r"Expected the name of an array in .*worse_label, aggre_label\. Choose one"):
+        load_splits(DATA.parse(of))
+
+
 def test_given_labels(small_npz: Path, tmp_path: Path) -> None:
     given = (np.arange(90) % 3).astype(np.int64)
     np.save(tmp_path / "given.npy", given)
     splits = load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'given.npy'}"))
     assert np.array_equal(splits.train.labels.numpy(), given)
+    np.save(tmp_path / "floats.npy", given.astype(float))
+    with pytest.raises(InputError, match="Expected whole numbers, one per example"):
+        load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'floats.npy'}"))
+    with pytest.raises(InputError, match=r"none\.npy does not exist"):
+        load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'none.npy'}"))
     np.save(tmp_path / "short.npy", given[:5])
-    with pytest.raises(InputError, match="Expected 90 whole numbers"):
+    with pytest.raises(InputError, match="Expected a label for each training example, row 89 included"):
         load_splits(DATA.parse(f"noisy:npz:{small_npz},kind=given,file={tmp_path / 'short.npy'}"))
 
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.data.cifar_c import read_cifar_c
 from surefoot.data.corruptions import SEVERITIES, corrupt
 from surefoot.data.ood import strange_pixels
 from surefoot.errors import InputError
@@ -26,7 +28,6 @@ from surefoot.seeding import generator
 
 Record = dict[str, Any]
 Progress = Callable[[int, int, str], None]  # conditions measured, conditions in all, the present one
-Published = Callable[[str, int], Tensor]  # corruption, severity → all test pictures as bytes, in the split's order
 
 MEASURES = ("accuracy", "ece", "nll", "brier")
 _CHUNK = 1000  # pictures corrupted at a time
@@ -74,7 +75,7 @@ def shift(
     wanted: Sequence[Condition],
     *,
     n: int = 1000,
-    published: Published | None = None,
+    published: Path | str | None = None,
     threads: int = 1,
     on_progress: Progress | None = None,
 ) -> list[Record]:
@@ -84,7 +85,7 @@ def shift(
         path: The run folder.
         wanted: As :func:`conditions` lists them.
         n: How many test pictures, the same ones for every condition; all of them where there are fewer.
-        published: Gives corrupted pictures that somebody else has made; else they are made here.
+        published: Folder with CIFAR-10-C's or CIFAR-100-C's files, for runs on CIFAR; else pictures are corrupted here.
         threads: How many threads torch uses.
         on_progress: Called before every condition and at the end.
 
@@ -93,7 +94,7 @@ def shift(
         confidence tells the shifted pictures from the clean ones.
 
     Raises:
-        InputError: If the run's data are no pictures.
+        InputError: If the run's data are no pictures, or others than the published files corrupt.
     """
     if n < 1:
         raise InputError(f"Expected at least one picture, but got n = {n}. Write --n 1000.")
@@ -101,12 +102,13 @@ def shift(
     folder = RunFolder(path)
     _ = folder.spec  # raises where there is no run, before a lock would make the folder
     with folder.locked():
-        settings = {"n": n, "published": published is not None}
+        files = None if published is None else Path(published).expanduser().resolve()
+        settings = {"n": n, "published": files and str(files)}
         known = {_key(record): record for record in folder.shift()}
         keys = [_key({**condition._asdict(), **settings}) for condition in wanted]
         missing = {key: condition for key, condition in zip(keys, wanted, strict=True) if key not in known}
         if missing:
-            bench = _Bench.set_up(folder, n, published)
+            bench = _Bench.set_up(folder, n, files)
             for done, (key, condition) in enumerate(missing.items()):
                 if on_progress:
                     on_progress(len(wanted) - len(missing) + done, len(wanted), str(condition))
@@ -118,7 +120,7 @@ def shift(
 
 
 def _key(record: Record) -> tuple[Any, ...]:
-    return tuple(record[key] for key in ("corruption", "severity", "ood", "n", "published"))
+    return tuple(record[key] or None for key in ("corruption", "severity", "ood", "n", "published"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,11 +134,11 @@ class _Bench:
     pixels: Tensor
     labels: Tensor
     clean: Tensor  # logits
-    published: Published | None
+    files: Path | None
     stamp: Record
 
     @classmethod
-    def set_up(cls, folder: RunFolder, n: int, published: Published | None) -> _Bench:
+    def set_up(cls, folder: RunFolder, n: int, files: Path | None) -> _Bench:
         predict, splits = trained(folder)
         scaling = splits.scaling
         if scaling is None or splits.test.inputs.ndim != 4:
@@ -149,7 +151,7 @@ class _Bench:
         pixels = scaling.to_pixels(inputs).to(torch.uint8)
         stamp = {"run": folder.run_id, "seed": folder.spec.seed, "passes": (folder.done() or {}).get("passes")}
         clean = predict(Split(inputs, labels))
-        return cls(predict, splits, scaling, rows, pixels, labels, clean, published, {**stamp, "split": "test"})
+        return cls(predict, splits, scaling, rows, pixels, labels, clean, files, {**stamp, "split": "test"})
 
     def measure(self, condition: Condition) -> Record:
         if condition == Condition():
@@ -163,12 +165,25 @@ class _Bench:
         name, severity, ood = condition
         if name is None:
             return strange_pixels(str(ood), self.pixels, self.splits, generator(0, f"shift/{ood}"))
-        if self.published is not None:
-            return self.published(name, severity)[self.rows]
+        if self.files is not None:
+            return self._published(self.files, name, severity)
         return torch.cat([
             corrupt(chunk, name, severity, generator(0, f"shift/{condition}/{index}"))
             for index, chunk in enumerate(self.pixels.split(_CHUNK))
         ])
+
+    def _published(self, files: Path, name: str, severity: int) -> Tensor:
+        """Read a corrupted copy of the same pictures: the files have the published test set's order."""
+        pixels, labels = read_cifar_c(files, name, severity)
+        known = self.splits.test.rows
+        rows = known.numbers[self.rows.numpy()] if known and known.source == "test" else None
+        fits = rows is not None and rows.max() < len(labels) and self.pixels.shape[1:] == (3, 32, 32)
+        if rows is None or not fits or not np.array_equal(labels[rows], self.labels.numpy()):
+            raise InputError(
+                f"Expected corrupted copies of the run's test pictures, but the {len(labels)} in {files} have other "
+                "labels or another size. Give the files of the run's data set, or leave --files out."
+            )
+        return torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2).contiguous()
 
     def _predict(self, pixels: Tensor) -> Tensor:
         return self.predict(Split(self.scaling.to_inputs(pixels), torch.zeros(len(pixels)).long()))

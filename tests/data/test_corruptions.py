@@ -184,6 +184,26 @@ def _glass(image: np.ndarray, k: int, c: tuple[float, int, int]) -> np.ndarray:
     return slow.gaussian_blur(image, c[0])
 
 
+def _snow(image: np.ndarray, k: int, c: tuple[float, ...]) -> np.ndarray:
+    source = draws()
+    layer = torch.randn(N, 1, 16, 16, generator=source)[k, 0].double().numpy()
+    return slow.snow(image, c, layer, (torch.rand(N, generator=source) * 90 - 135)[k].item())
+
+
+def _elastic(image: np.ndarray, k: int, c: tuple[float, float, float]) -> np.ndarray:
+    source = draws()
+    moves = torch.rand(N, 3, 2, generator=source, dtype=torch.float64)[k].numpy() * 2 - 1
+    right, down = torch.rand(2, N, 16, 16, generator=source)[:, k].double().numpy() * 2 - 1
+    return slow.elastic(image, c, moves, right, down)
+
+
+def _spatter(image: np.ndarray, k: int, c: tuple[float, ...]) -> np.ndarray:
+    return slow.spatter(image, c, torch.randn(N, 16, 16, generator=draws())[k].double().numpy())
+
+
+# Rounding to bytes in between: float32 and float64 fall on different sides of a tie now and then.
+TIES = {"glass_blur": 0.03}  # share of values that may be off; elsewhere 1 %
+STEPS = {"glass_blur": 1.01 / 255, "motion_blur": 1.01 / 255}  # by how much
 TWINS: dict[str, Callable[[np.ndarray, int, object], np.ndarray]] = {
     "gaussian_noise": lambda x, k, c: x + c * _normal((N, 3, 16, 16))[k],
     "speckle_noise": lambda x, k, c: x + c * x * _normal((N, 3, 16, 16))[k],
@@ -193,6 +213,9 @@ TWINS: dict[str, Callable[[np.ndarray, int, object], np.ndarray]] = {
     "glass_blur": _glass,
     "motion_blur": lambda x, k, c: slow.motion_blur(x, *c, (torch.rand(N, generator=draws()) * 90 - 45)[k].item()),
     "zoom_blur": lambda x, k, c: slow.zoom_blur(x, dict(zip(N_ZOOMS, (1.06, 1.11, 1.16, 1.21, 1.26), strict=True))[c]),
+    "snow": _snow,
+    "elastic_transform": _elastic,
+    "spatter": _spatter,
     "fog": lambda x, k, c: slow.fog(x, *c, [each[k] for each in _fog_draws(N, 16)]),
     "contrast": lambda x, k, c: slow.contrast(x, c),
     "brightness": lambda x, k, c: slow.brightness(x, c),
@@ -212,8 +235,8 @@ def test_slow_twins_agree(name: str) -> None:
         for k in range(N):
             expected = TWINS[name](pixels[k].permute(1, 2, 0).double().numpy() / 255, k, c)
             off = np.abs(made[k] - expected)
-            assert off.max() <= (1.01 / 255 if name in ("glass_blur", "motion_blur") else 1e-5)
-            assert np.mean(off > 1e-5) < 0.03
+            assert off.max() <= STEPS.get(name, 1e-5)
+            assert np.mean(off > 1e-5) < TIES.get(name, 0.01)
 
 
 def test_shot_noise_has_the_mean_and_variance_of_poisson() -> None:

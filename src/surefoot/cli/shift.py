@@ -28,6 +28,9 @@ def shift_runs(
         list[str] | None, typer.Option(help="Strange data: uniform, shuffled or a data set; several times for several.")
     ] = None,
     n: Annotated[int, typer.Option(help="How many test pictures.")] = 1000,
+    files: Annotated[
+        Path | None, typer.Option(help="Folder of CIFAR-10-C or CIFAR-100-C; else pictures are corrupted here.")
+    ] = None,
     threads: Threads = 1,
     out: Annotated[Path | None, typer.Option(help="The page; else shift.html beside the runs.")] = None,
     as_json: AsJson = False,
@@ -51,9 +54,9 @@ def shift_runs(
     found = find_runs(runs)
     for run in found:
         with counting(run.path.name) as on_progress:
-            shift(run.path, wanted, n=n, threads=threads, on_progress=on_progress)
+            shift(run.path, wanted, n=n, published=files, threads=threads, on_progress=on_progress)
     summary = summarise(found)
-    measured = summarise_shift(summary, n=n)
+    measured = summarise_shift(summary, n=n, published=files)
     if measured is None:
         raise InputError("Expected measures on shifted data, but there are none. Run the command again.")
     beside = runs[0].parent if (runs[0] / "spec.json").exists() else runs[0]

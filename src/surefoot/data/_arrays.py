@@ -97,35 +97,48 @@ def splits_from_rows(
     return Splits(**splits, class_names=names, fingerprint=_fingerprint(parts), scaling=scaling)
 
 
-def relabel(splits: Splits, labels: Array, *, origin: str) -> Splits:
-    """Give the training and calibration examples other labels; the division stays as it is.
+def relabel(
+    splits: Splits, labels: Array, *, origin: str, names: Sequence[SplitName] = ("train", "calibration")
+) -> Splits:
+    """Give examples of the published training part other labels; the division stays as it is.
 
     Args:
         splits: A data set whose rows are known.
-        labels: One per row of the published training part.
+        labels: One per row of the published training part, in its order.
         origin: Where they come from, for error messages.
+        names: Which splits; one that comes from another part keeps its labels.
 
     Returns:
         The same examples with the new labels; the test split is left alone.
 
     Raises:
-        InputError: If there are not enough labels, or one is no class.
+        InputError: If it is not known which rows were trained on, there are not enough labels, or one is no class.
     """
-    changed = {}
-    digest = hashlib.sha256(splits.fingerprint.encode())
-    for name in ("train", "calibration"):
-        split = getattr(splits, name)
-        if split.rows is None or split.rows.source != "train":
-            continue
-        if split.rows.numbers.max() >= len(labels):
+    rows = {name: found.numbers for name in names if (found := splits[name].rows) and found.source == "train"}
+    if "train" not in rows:
+        raise InputError(
+            f"Expected data that say which published rows they are trained on, but these do not. Give {origin} to "
+            "another data set."
+        )
+    changed: dict[SplitName, Array] = {}
+    for name, numbers in rows.items():
+        if numbers.max() >= len(labels):
             raise InputError(
-                f"Expected a label for each training example, row {split.rows.numbers.max()} included, but {origin} "
+                f"Expected a label for each training example, row {numbers.max()} included, but {origin} "
                 f"has {len(labels)}. Use both files as published, or a subset with n_train."
             )
-        new = labels[split.rows.numbers].astype(np.int64)
-        _check_labels(new, splits.n_classes, origin)
+        changed[name] = labels[numbers].astype(np.int64)
+        _check_labels(changed[name], splits.n_classes, origin)
+    return with_labels(splits, changed)
+
+
+def with_labels(splits: Splits, labels: Mapping[SplitName, Array]) -> Splits:
+    """Exchange the labels of some splits; the fingerprint tells."""
+    digest = hashlib.sha256(splits.fingerprint.encode())
+    changed: dict[str, Any] = {}
+    for name, new in labels.items():
         digest.update(new.tobytes())
-        changed[name] = dataclasses.replace(split, labels=torch.from_numpy(new))
+        changed[name] = dataclasses.replace(splits[name], labels=torch.from_numpy(new))
     return dataclasses.replace(splits, fingerprint=digest.hexdigest(), **changed)
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from surefoot.data import load_splits
+from surefoot.data._arrays import relabel, with_labels
+from surefoot.data.people import read_labels
 from surefoot.errors import InputError
 from surefoot.registry import DATA
-from surefoot.schema import Splits
+from surefoot.schema import SplitName, Splits
 from surefoot.seeding import generator
 
 Kind = Literal["sym", "pairflip", "asym", "given"]
@@ -30,6 +29,7 @@ def noisy(
     rate: float = 0.2,
     seed: int = 0,
     file: str = "",
+    name: str = "",
     calibration: bool = False,
 ) -> Splits:
     """Any data set with a share of its training labels made wrong: noisy:fashion,kind=pairflip,rate=0.4.
@@ -42,8 +42,11 @@ def noisy(
             look-alikes of CIFAR-10; ``given``: the labels in ``file``, such as those that people gave.
         rate: Chance that a label is made wrong.
         seed: Which ones.
-        file: A .npy file with one label per training example, for ``given``.
-        calibration: Make labels of the calibration split wrong as well.
+        file: For ``given``: a file with one label per training example in the published order, calibration examples
+            included where they are taken from there; .npy, .npz or .pt.
+        name: Which array of the file, such as CIFAR-10N's ``worse_label``; an .npy has one only.
+        calibration: Make labels of the calibration split wrong as well; with ``given`` only where its examples come
+            from the published training part.
 
     Returns:
         The splits.
@@ -51,20 +54,14 @@ def noisy(
     splits = load_splits(DATA.parse(of.replace(";", ",")))
     if (kind == "given") != bool(file):
         raise InputError(f"Expected file= with kind=given and only there, but got kind {kind}. Add or drop file=.")
-    parts = {"train": splits.train, **({"calibration": splits.calibration} if calibration else {})}
-    changed = {
-        name: dataclasses.replace(
-            part,
-            labels=_given(file, part.labels, splits.n_classes)
-            if file
-            else flip(part.labels, transitions(kind, rate, splits.class_names), generator(seed, f"label noise/{name}")),
-        )
-        for name, part in parts.items()
-    }
-    digest = hashlib.sha256(splits.fingerprint.encode())
-    for part in changed.values():
-        digest.update(part.labels.numpy().tobytes())
-    return dataclasses.replace(splits, **changed, fingerprint=digest.hexdigest())  # type: ignore[arg-type]
+    names: tuple[SplitName, ...] = ("train", "calibration") if calibration else ("train",)
+    if file:
+        return relabel(splits, read_labels(Path(file).expanduser(), name), origin=file, names=names)
+    chances = transitions(kind, rate, splits.class_names)
+    return with_labels(
+        splits,
+        {part: flip(splits[part].labels, chances, generator(seed, f"label noise/{part}")).numpy() for part in names},
+    )
 
 
 def transitions(kind: str, rate: float, class_names: tuple[str, ...]) -> Tensor:
@@ -109,21 +106,6 @@ def flip(labels: Tensor, chances: Tensor, draws: torch.Generator) -> Tensor:
     """Draw a label for each example from the row of its true class."""
     at = torch.rand(len(labels), 1, generator=draws, dtype=torch.float64)
     return (at >= chances.cumsum(1)[labels]).sum(1).clamp(max=len(chances) - 1)
-
-
-def _given(file: str, labels: Tensor, n_classes: int) -> Tensor:
-    path = Path(file).expanduser()
-    if not path.is_file():
-        raise InputError(f"Expected a .npy file of labels, but {file} does not exist. Check the path after file=.")
-    found = np.load(path, allow_pickle=False)
-    if found.shape != tuple(labels.shape) or found.dtype.kind not in "iu":
-        raise InputError(
-            f"Expected {len(labels)} whole numbers, one per example, but {file} holds {found.dtype} {found.shape}. "
-            "Bring them into the order of the training split."
-        )
-    if found.min() < 0 or found.max() >= n_classes:
-        raise InputError(f"Expected labels in 0…{n_classes - 1}, but {file} has others. Number the classes from 0.")
-    return torch.from_numpy(found.astype(np.int64))
 
 
 def with_noise(data: str, noise: str | None) -> str:

@@ -64,11 +64,38 @@ def read_noisy_labels(n_classes: int, name: str, path: str | None = None) -> Arr
     places = [str(place) for place in (near, near and near.parent) if place is not None and place.is_dir()]
     file = next((at for place in places if (at := find(marks, place))), None)
     file = file or locate(f"the labels of CIFAR-{n_classes}N", marks, get=get)
-    found: dict[str, Array] = read_npz(file) if file.suffix == ".npz" else _read_torch_arrays(file)
-    labels = found.get(name)
-    if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iu":
+    return read_labels(file, name)
+
+
+def read_labels(file: Path, name: str = "") -> Array:
+    """Read one label per example, as published: from an ``.npy``, an ``.npz`` or a ``.pt`` of named arrays.
+
+    Args:
+        file: Where they are.
+        name: Which array; an ``.npy`` has one only.
+
+    Returns:
+        Whole numbers.
+
+    Raises:
+        InputError: If the file is missing, or holds no such labels.
+    """
+    if not file.is_file():
+        raise InputError(f"Expected a file of labels, but {file} does not exist. Check its path.")
+    if file.suffix == ".npy":
+        found: dict[str, Array] = {name: read_npy(file)}
+    else:
+        found = read_npz(file) if file.suffix == ".npz" else _read_torch_arrays(file)
+    if name not in found:
         raise InputError(
-            f"Expected {name} in {file}, but it holds {', '.join(found) or 'nothing'}. Choose one of them."
+            f"Expected {name or 'the name of an array'} in {file}, but it holds {', '.join(found) or 'nothing'}. "
+            "Choose one of them."
+        )
+    labels = found[name]
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise InputError(
+            f"Expected whole numbers, one per example, but {file} holds {labels.dtype} {labels.shape}. "
+            "Number the classes from 0."
         )
     return labels
 

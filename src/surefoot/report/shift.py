@@ -6,9 +6,9 @@ import dataclasses
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from surefoot.records import RunFolder
 from surefoot.report.summary import Column, Difference, Row, Spread, Summary, paired_difference, spread_of
 
 COLUMNS = (
@@ -43,15 +43,22 @@ class ShiftSummary:
     corruptions: tuple[str, ...]
     severities: tuple[int, ...]
     n: int
+    published: str | None = None  # folder of the corrupted pictures; None where they were made here
 
     def to_json(self) -> dict[str, Any]:
         """Write it for machines: fractions, not percent."""
         return {
             "n": self.n,
+            "published": self.published,
             "corruptions": list(self.corruptions),
             "severities": list(self.severities),
             "rows": [_row_json(row) for row in self.rows],
         }
+
+    @property
+    def origin(self) -> str:
+        """Say which pictures they are."""
+        return f"test pictures as published in {Path(self.published).name}" if self.published else "test pictures"
 
     def verdict(self) -> str:
         """Say in one or two sentences what the shift did to calibration."""
@@ -70,19 +77,24 @@ class ShiftSummary:
         return text
 
 
-def summarise_shift(summary: Summary, *, n: int | None = None) -> ShiftSummary | None:
-    """Put the shifted measures of runs side by side.
+def summarise_shift(
+    summary: Summary, *, n: int | None = None, published: Path | str | None = None
+) -> ShiftSummary | None:
+    """Put the shifted measures of runs side by side; those on published pictures and on our own are never mixed.
 
     Args:
         summary: The runs, grouped by method.
         n: Measures on how many pictures; else those on the most.
+        published: Measures on the published pictures in this folder; else those on pictures corrupted here.
 
     Returns:
         The measures that every run has; None where some run has none.
     """
     runs = [run for row in summary.rows for run in row.runs]
-    n = n or max((record["n"] for run in runs for record in run.shift()), default=None)
-    found = {run.path: _cells(run, n) for run in runs}
+    source = None if published is None else str(Path(published).expanduser().resolve())
+    records = {run.path: [each for each in run.shift() if (each["published"] or None) == source] for run in runs}
+    n = n or max((record["n"] for each in records.values() for record in each), default=None)
+    found = {path: _cells(each, n) for path, each in records.items()}
     if n is None or not found or not all(CLEAN in cells for cells in found.values()):
         return None
     shared = [place for place in next(iter(found.values())) if all(place in cells for cells in found.values())]
@@ -97,17 +109,17 @@ def summarise_shift(summary: Summary, *, n: int | None = None) -> ShiftSummary |
                 {place: _spreads([cells[place] for cells in per_seed.values()]) for place in shared},
                 _spreads([_mean(cells, shared) for cells in per_seed.values()]),
                 _gaps(first, per_seed, shared) if rows else None,
-                _ood([run.shift() for run in row.runs], n),
+                _ood([records[run.path] for run in row.runs], n),
             )
         )
     shifted = [place for place in shared if place != CLEAN]
     names, levels = dict.fromkeys(name for name, _ in shifted), sorted({level for _, level in shifted})
-    return ShiftSummary(tuple(rows), tuple(names), tuple(levels), n)
+    return ShiftSummary(tuple(rows), tuple(names), tuple(levels), n, source)
 
 
-def _cells(run: RunFolder, n: int | None) -> Cells:
+def _cells(records: Sequence[dict[str, Any]], n: int | None) -> Cells:
     cells: Cells = {}
-    for record in run.shift():
+    for record in records:
         if record["n"] == n and record["ood"] is None:
             values = {key: record[key] for key in ("accuracy", "ece", "nll") if record[key] is not None}
             if record["detection"]:

@@ -52,6 +52,7 @@ def shift_context(shift: ShiftSummary | None) -> dict[str, Any]:
             "marks": [mark_of(index) for index in range(len(shift.rows))],
             "clean": CLEAN,
             "n": shift.n,
+            "origin": shift.origin,
             "columns": COLUMNS,
             "choices": [(EVERY, "mean of all"), *((name, words(name)) for name in shift.corruptions)],
             "corruptions": shift.corruptions,

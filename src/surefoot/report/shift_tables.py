@@ -20,7 +20,7 @@ def _table(caption: str) -> Table:
 
 def shift_table(shift: ShiftSummary) -> Table:
     """Lay out one row per method: clean, then shifted, then the paired difference to the first method."""
-    table = _table(f"{shift.n} test pictures: clean → mean over all corruptions and severities.")
+    table = _table(f"{shift.n} {shift.origin}: clean → mean over all corruptions and severities.")
     table.add_column("method", overflow="fold")
     for column in COLUMNS:
         table.add_column(f"{column.label}{' %' if column.percent else ''}", justify="right")

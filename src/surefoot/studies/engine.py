@@ -32,6 +32,7 @@ class Job:
         fresh: Make it anew, whatever the folder holds.
         tracking: What to measure on the way.
         checkpoint_every: Seconds between checkpoints.
+        keep_every: Epochs between checkpoints that stay; 0 keeps the newest only.
         store: Address of the run folder that all machines reach, where ``path`` is not such a place itself.
         shifts: On which shifted pictures the finished network is measured.
     """
@@ -41,6 +42,7 @@ class Job:
     fresh: bool = False
     tracking: Tracking = field(default_factory=Tracking)
     checkpoint_every: float = 5.0
+    keep_every: int = 0
     store: str | None = None
     shifts: tuple[Shift, ...] = ()
 
@@ -85,6 +87,7 @@ def make(job: Job, path: Path, on_step: OnStep) -> None:
         fresh=job.fresh,
         tracking=job.tracking,
         checkpoint_every=job.checkpoint_every,
+        keep_every=job.keep_every,
         on_progress=on_step,
     )
     for shift in job.shifts:
