@@ -1,14 +1,15 @@
 """What a top eigenvalue costs, in gradients, beside the ways of other tools.
 
-    python benchmarks/curvature.py                     all parts (some minutes on one core)
-    python benchmarks/curvature.py --parts cold probe  some of them
+    python benchmarks/curvature.py                             all parts (some minutes on one core)
+    python benchmarks/curvature.py --parts cold probe          some of them
+    python benchmarks/curvature.py --parts track --points 8    a longer trajectory, about half a minute per point
 
 Everything runs in one process on one thread, contenders interleaved with gradients: a cost is the contender's seconds
-over the median of the gradients timed right before and after it, so that a busy machine slows both alike. Absolute
-seconds mean nothing here. Products are those with the whole matrix; the narrow ones show in the cost. Contenders:
-``curvlinops`` with scipy's ``eigsh`` (if installed), and written out here, in the manner of PyHessian, power iteration
-on a cached gradient graph, and of the edge-of-stability code, ``eigsh`` at its default tolerance on products that
-record the gradient anew.
+over the median of the gradients timed right before and after it, both in processor time, so that a busy machine does
+not count. Absolute seconds mean nothing here. Products are those with the whole matrix; the narrow ones show in the
+cost. Contenders: ``curvlinops`` with scipy's ``eigsh`` (if installed), and written out here, in the manner of
+PyHessian, power iteration on a cached gradient graph, and of the edge-of-stability code, ``eigsh`` at its default
+tolerance on products that record the gradient anew.
 
 Images come from ``../shared/data/cifar10.npz`` beside the repository where that exists, else they are Gaussian.
 """
@@ -106,16 +107,16 @@ class Bench:
 
     def gradient_seconds(self) -> float:
         """Time one gradient of the mean loss over all examples."""
-        start = time.perf_counter()
+        start = time.process_time()
         torch.autograd.grad(F.cross_entropy(self.model(self.x), self.y), list(self.model.parameters()))
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     def cost(self, contender: Contender) -> tuple[float, int, float]:
         """Run a contender: value, products, cost in gradients."""
         around = [self.gradient_seconds() for _ in range(2)]
-        start = time.perf_counter()
+        start = time.process_time()
         value, products = contender()
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         around += [self.gradient_seconds() for _ in range(2)]
         return value, products, seconds / statistics.median(around)
 
@@ -244,6 +245,7 @@ def track(bench: Bench, points: int) -> None:
         for name, (kind, contender) in contenders.items():
             value, products, cost = bench.cost(contender)
             rows.setdefault(name, []).append((abs(value / exact[kind] - 1), products, cost))
+            print(f"  {name:32} {products:4d} products {cost:7.1f} gradients", flush=True)
             if name.startswith("surefoot"):
                 covered.append(abs(value - exact[kind]) <= bench.last_error + 2e-5 * exact[kind])  # float32 rounds
     peer = min(statistics.mean(row[2] for row in found) for name, found in rows.items() if "surefoot" not in name)
@@ -268,16 +270,16 @@ def probe(bench: Bench, rounds: int) -> None:
     shares: dict[str, list[float]] = {name: [] for name in targets}
     products = []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.process_time()
         bench.train(10)
-        training = time.perf_counter() - start
-        start = time.perf_counter()
+        training = time.process_time() - start
+        start = time.process_time()
         products.append(follow.measure(bench.model, x, y).n_products)
-        shares["GN sharpness, probe of 256"].append((time.perf_counter() - start) / training)
+        shares["GN sharpness, probe of 256"].append((time.process_time() - start) / training)
         rows = torch.randint(len(bench.y), (128,), generator=bench.generator)
-        start = time.perf_counter()
+        start = time.process_time()
         batch_sharpness(bench.model, [(bench.x[rows], bench.y[rows])])
-        shares["batch sharpness, one batch of 128"].append((time.perf_counter() - start) / training)
+        shares["batch sharpness, one batch of 128"].append((time.process_time() - start) / training)
     for name, found in shares.items():
         print(f"{name:34} {statistics.median(found):6.1%} of training (median of {rounds}), target {targets[name]:.0%}")
     print(f"{'products per probe':34} {statistics.mean(products):6.1f}")
@@ -305,7 +307,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", default=["cold", "probe", "track", "bias", "resnet"])
     parser.add_argument("--examples", type=int, default=5000)
-    parser.add_argument("--points", type=int, default=8)
+    parser.add_argument("--points", type=int, default=3, help="measurements along the trajectory (default 3)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)

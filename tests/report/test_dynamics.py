@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from surefoot.records import RunFolder
-from surefoot.report.correlation import correlate, pearson, spearman
+from surefoot.report.correlation import correlate, effective_size, pearson, spearman
 from surefoot.report.curves import read_curves
 from surefoot.report.dynamics import read_path, read_phases
 from tests.report.browser import drawn_page
@@ -101,6 +101,47 @@ def test_the_interval_of_independent_walks_is_wider_with_blocks_than_without() -
     assert quick.low is not None
     assert slow.high - slow.low > 1.5 * (quick.high - quick.low)
     assert quick.low < quick.value < quick.high
+
+
+@pytest.mark.parametrize(("phi", "rho"), [(0.5, 0.0), (0.95, 0.0), (0.95, 0.6)])
+def test_intervals_of_slow_series_hold_the_truth_as_often_as_they_say(phi: float, rho: float) -> None:
+    """Of 60 true 95 % intervals fewer than 52 hold in less than 1 of 200 cases; blocks alone hold 78 % at φ = .95."""
+    draw = np.random.default_rng(0)
+    held = 0
+    for _ in range(60):
+        walks = draw.normal(size=(2, 320))
+        walks[1] = rho * walks[0] + math.sqrt(1 - rho**2) * walks[1]
+        for t in range(1, 320):
+            walks[:, t] += phi * walks[:, t - 1]
+        x, y = walks[:, 200:].tolist()
+        found = correlate([(x, y)], pearson)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= rho <= found.high
+    assert held >= 52
+
+
+def test_runs_that_differ_in_level_count_for_little() -> None:
+    """Points of a run share its level, so two runs far apart are not hundreds of independent points."""
+    noise = np.random.default_rng(0).normal(size=(2, 2, 100))
+    together = effective_size(list(noise))
+    apart = effective_size([noise[0], noise[1] + 50])
+    assert together > 150
+    assert apart < 6
+
+
+def test_effective_size_of_slow_series() -> None:
+    """For AR(1) it is about n (1 − φ²) / (1 + φ²)."""
+    noise = np.random.default_rng(0).normal(size=(2, 20_000))
+    for t in range(1, 20_000):
+        noise[:, t] += 0.8 * noise[:, t - 1]
+    assert effective_size([noise]) == pytest.approx(20_000 * 0.36 / 1.64, rel=0.15)
+
+
+def test_ranks_share_ties() -> None:
+    x = np.array([3.0, 1.0, 3.0, 2.0, 3.0])
+    assert spearman(x, np.array([4.0, 1.0, 4.0, 2.0, 4.0])) == pytest.approx(1)
+    assert spearman(x, np.arange(5.0)) == pytest.approx(pearson(np.array([4.0, 1.0, 4.0, 2.0, 4.0]), np.arange(5.0)))
 
 
 def test_too_little_to_correlate() -> None:
