@@ -263,6 +263,8 @@ def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble, member: int = 0
         loss.to(spec.device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"Expected a device torch can use, but got {spec.device!r}. Use --device cpu.") from error
+    if spec.channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch declares no such overload
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
     try:

@@ -246,6 +246,7 @@ class RunSpec:
     schedule: str = "cosine"
     device: str = "cpu"
     augment: tuple[PartSpec, ...] = ()
+    channels_last: bool = False
 
     @property
     def augmentation(self) -> str:
@@ -284,8 +285,9 @@ class RunSpec:
         """
         values = self.to_json()
         del values["method"]["label"]
-        if not self.augment:
-            del values["augment"]
+        for later in ("augment", "channels_last"):
+            if not values[later]:
+                del values[later]
         text = json.dumps([values, fingerprint, version], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -208,3 +208,19 @@ def test_kept_checkpoints_can_be_measured_and_change_nothing_else(small_npz: Pat
 def test_keeping_checkpoints_backwards_is_refused(small_npz: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="every ≥ 0 epochs, but got -1"):
         run(spec_on(small_npz, "sgd"), tmp_path, keep_every=-1)
+
+
+@pytest.mark.parametrize("method", [part.name for part in OPTIMIZERS if part.name != "muon"])  # wants two linear layers
+def test_channels_last_goes_on_from_a_checkpoint_to_the_same_bits(method: str, small_npz: Path, tmp_path: Path) -> None:
+    """State that comes back from disk has the usual layout, and must give the same sums."""
+    spec = spec_on(small_npz, method, epochs=1, model="resnet8", channels_last=True)
+
+    def stop(step: int, n_steps: int, loss: float) -> None:
+        if step == 3:
+            raise KeyboardInterrupt
+
+    run(spec, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, tmp_path / "stopped", checkpoint_every=0, on_progress=stop)
+    run(spec, tmp_path / "stopped")
+    assert content(tmp_path / "stopped") == content(tmp_path / "whole")

@@ -44,6 +44,10 @@ class Settings:
     ] = None
     schedule: Annotated[str, typer.Option(help="Learning rate over time: cosine, linear or constant.")] = "cosine"
     device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, …")] = "cpu"
+    channels_last: Annotated[
+        bool,
+        typer.Option("--channels-last", help="Quicker convolutions on the CPU; the last bits differ."),
+    ] = False
 
     def spec(self, method: str, *, seed: int = 0) -> RunSpec:
         """Say what a run of a method is."""

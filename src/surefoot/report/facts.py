@@ -12,7 +12,7 @@ from urllib.parse import quote
 from surefoot.records import RunFolder
 from surefoot.report.numbers import show_count, show_seconds
 from surefoot.report.summary import Row, Summary
-from surefoot.schema import PartSpec
+from surefoot.schema import PartSpec, show_option
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def options(row: Row) -> list[tuple[str, str]]:
         "schedule": spec.schedule,
         "augmentation": spec.augmentation,
         "device": spec.device,
+        "channels last": show_option(spec.channels_last),
         "seeds": ", ".join(map(str, row.seeds)),
     }
     return [*found, *((name, str(value)) for name, value in settings.items())]
@@ -122,7 +123,8 @@ def _data(run: RunFolder) -> str:
 def _training(run: RunFolder) -> str:
     spec = run.spec
     words = [f"{spec.epochs} epochs", f"batch size {spec.batch_size}", f"{spec.schedule} schedule", spec.device]
-    return " · ".join([*words, f"augmented by {spec.augmentation}"] if spec.augment else words)
+    words += [f"augmented by {spec.augmentation}"] if spec.augment else []
+    return " · ".join([*words, "channels last"] if spec.channels_last else words)
 
 
 def _cost(summary: Summary) -> str:
