@@ -39,7 +39,7 @@ def compared(small_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
 def reduced(small_npz: Path, out: Path) -> list[str]:
     methods = "sgd,sam:rho=0.05,csam:gamma=2,rho=0.1"
     words = ["compare", "--methods", methods, "--seeds", "2", "--data", f"npz:{small_npz}", "--epochs", "3"]
-    return [*words, "--batch-size", "16", "--out", str(out)]
+    return [*words, "--batch-size", "16", "--keep-checkpoints", "2", "--out", str(out)]
 
 
 def test_compare_prints_one_object(compared: tuple[dict, Path]) -> None:
@@ -61,6 +61,8 @@ def test_compare_prints_one_object(compared: tuple[dict, Path]) -> None:
     assert gap["mean"] == pytest.approx(rows[2]["ece"]["mean"] - rows[0]["ece"]["mean"])
     assert gap["low"] < gap["mean"] < gap["high"]
     assert Path(result["report"]) == out / "report.html"
+    kept = {path.parent.parent.name: path.name for path in out.glob("*/checkpoint/step-00000012")}
+    assert len(kept) == 6  # epoch 2 of every run, beside the newest
 
 
 def test_compare_does_not_train_twice(compared: tuple[dict, Path], small_npz: Path) -> None:

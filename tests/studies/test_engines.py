@@ -31,6 +31,17 @@ def jobs_on(small_npz: Path, out: Path, n: int = 3, *, epochs: int = 2, store: P
     ]
 
 
+def test_checkpoints_are_kept_where_they_are_asked_for(small_npz: Path, tmp_path: Path) -> None:
+    spec = make_spec("sgd", data=f"npz:{small_npz}", model="mlp:width=8", epochs=3, batch_size=16)
+    (job,) = plan([spec], [0], tmp_path, keep_every=1)
+    assert run_all([job], workers=1) == {}
+    assert sorted(path.name for path in (job.path / "checkpoint").glob("step-*")) == [
+        "step-00000006",
+        "step-00000012",
+        "step-00000018",
+    ]
+
+
 def writer_of(folder: Path) -> int | None:
     """Find the process that holds the folder's lock."""
     lock = folder / ".lock"

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from surefoot.schema import MethodSpec
 
 Fresh = Annotated[bool, typer.Option("--fresh", help="Train again, even what is finished.")]
+KeepCheckpoints = Annotated[
+    int, typer.Option(help="Keep one every so many epochs for `surefoot measure`; 0: the newest only.")
+]
 
 
 @app.command()
@@ -30,6 +33,7 @@ def compare(
     seeds: Annotated[str, typer.Option(help="How many seeds, or which: 3, or 0,1,5.")] = "3",
     jobs: Annotated[int | None, typer.Option(help="Runs at once; else one per core.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs and report.html.")] = RUNS,
+    keep_checkpoints: KeepCheckpoints = 0,
     fresh: Fresh = False,
     as_json: AsJson = False,
 ) -> int:
@@ -48,7 +52,9 @@ def compare(
 
     check_out(out)
     specs = [settings.spec(method) for method in split_methods(methods)]
-    planned = plan(specs, read_seeds(seeds), out, fresh=fresh, tracking=watching.tracking())
+    planned = plan(
+        specs, read_seeds(seeds), out, fresh=fresh, tracking=watching.tracking(), keep_every=keep_checkpoints
+    )
     with showing({job.path: _weight(job.spec.method) for job in planned}) as listen:
         comparison = run_comparison(planned, workers=jobs, listen=listen)
     for path, error in comparison.failed.items():
@@ -69,9 +75,7 @@ def train(
     seed: Annotated[int, typer.Option(help="Determines weights at the start, order of examples, dropout.")] = 0,
     threads: Threads = 1,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every step.")] = 5.0,
-    keep_checkpoints: Annotated[
-        int, typer.Option(help="Keep one every so many epochs for `surefoot measure`; 0: the newest only.")
-    ] = 0,
+    keep_checkpoints: KeepCheckpoints = 0,
     fresh: Fresh = False,
     as_json: AsJson = False,
 ) -> None:

@@ -63,6 +63,7 @@ def plan(
     *,
     fresh: bool = False,
     tracking: Tracking = UNTRACKED,
+    keep_every: int = 0,
 ) -> list[Job]:
     """Check all specs and lay out one run per spec and seed.
 
@@ -72,6 +73,7 @@ def plan(
         out: Takes one folder per run.
         fresh: Make all runs anew.
         tracking: What to measure on the way; runs that did not are made anew.
+        keep_every: Epochs between checkpoints that stay; 0 keeps the newest only. Finished runs stay as they are.
 
     Returns:
         The runs, method by method in the order given; runs that are the same are there once.
@@ -86,9 +88,8 @@ def plan(
     for spec in specs:
         check(spec)
     made = [replace(spec, seed=seed) for spec in specs for seed in seeds]
-    return list(
-        {out / folder_name(spec): Job(spec, out / folder_name(spec), fresh, tracking) for spec in made}.values()
-    )
+    named = {out / folder_name(spec): spec for spec in made}
+    return [Job(spec, path, fresh, tracking, keep_every=keep_every) for path, spec in named.items()]
 
 
 def compare(jobs: Sequence[Job], *, workers: int | None = None, listen: Listener | None = None) -> Comparison:

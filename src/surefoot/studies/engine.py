@@ -31,6 +31,7 @@ class Job:
         fresh: Make it anew, whatever the folder holds.
         tracking: What to measure on the way.
         checkpoint_every: Seconds between checkpoints.
+        keep_every: Epochs between checkpoints that stay; 0 keeps the newest only.
         store: Address of the run folder that all machines reach, where ``path`` is not such a place itself.
     """
 
@@ -39,6 +40,7 @@ class Job:
     fresh: bool = False
     tracking: Tracking = field(default_factory=Tracking)
     checkpoint_every: float = 5.0
+    keep_every: int = 0
     store: str | None = None
 
     @property

@@ -109,5 +109,6 @@ def _work(number: int, job: Job) -> None:
         fresh=job.fresh,
         tracking=job.tracking,
         checkpoint_every=job.checkpoint_every,
+        keep_every=job.keep_every,
         on_progress=on_progress,
     )

@@ -132,6 +132,7 @@ def _work(number: int, job: Job, inbox: Any) -> None:
             fresh=job.fresh,
             tracking=job.tracking,
             checkpoint_every=job.checkpoint_every,
+            keep_every=job.keep_every,
             on_progress=tell,
         )
 
