@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 from surefoot.data.fashion import fashion
 from surefoot.errors import InputError
 from surefoot.experiment import run
 from surefoot.losses._base import Batch, Scene
+from surefoot.losses._cw import smallest_change
 from surefoot.losses._heads import TwoHeads
+from surefoot.losses._inputs import InputRange
+from surefoot.losses.ar_adals import ARAdaLS, divide
 from surefoot.losses.balcal import BalCAL
 from surefoot.losses.crl import CRL
 from surefoot.losses.dece import dece_of
@@ -30,6 +34,7 @@ from surefoot.train import Trainee, fit
 from surefoot.train.eigenbasis import join_basis
 from surefoot.train.schedule import make_schedule
 from tests.losses.cases import NAMES, added, make
+from tests.oracles import losses as oracle
 from tests.runs import content
 
 VARIANTS = [
@@ -47,6 +52,8 @@ VARIANTS = [
     "margin_tail:robust=l2,smoothness=difference,warmup=0",
     "meta_calibration:smoothing=class",
     "meta_calibration:smoothing=scalar",
+    "meta_calibration:smoothing=l2",
+    "ar_adals:attack=cw,steps=3,searches=2",
 ]
 
 
@@ -248,9 +255,9 @@ def test_the_second_head_belongs_to_the_network(some_fashion: Splits, tmp_path: 
     assert fixed.softmax(1).max() < 0.2525
 
 
-@pytest.mark.parametrize("smoothing", ["scalar", "class", "pairs"])
+@pytest.mark.parametrize("smoothing", ["scalar", "class", "pairs", "l2"])
 def test_meta_gradient_is_that_of_a_real_step_of_the_last_layer(smoothing: str, small_splits: Splits) -> None:
-    """Smooth a little more or less, step, look at held-out data: the slope that Adam is given."""
+    """Smooth or penalise a little more or less, step, look at held-out data: the slope that Adam is given."""
     torch.manual_seed(0)
     double = [Split(split.inputs.double(), split.labels) for split in (small_splits.train, small_splits.calibration)]
     splits = Splits(*double, double[1], small_splits.class_names, "double")
@@ -259,22 +266,31 @@ def test_meta_gradient_is_that_of_a_real_step_of_the_last_layer(smoothing: str, 
     assert isinstance(loss, MetaCalibration)
     loss.attach(model, splits, seed())
     loss.double()
-    loss.amount.fill_(0.1)
+    learned = loss.decay if smoothing == "l2" else loss.amount
+    learned.fill_(0.1)
     batch = first_batch(splits)
     rows = torch.randperm(60, generator=generator(0, "loss/0"))[:12]
     held_out = splits.calibration.inputs[rows], splits.calibration.labels[rows]
 
-    def outer(amount: Tensor) -> float:
+    def outer(value: Tensor) -> float:
         stepped = copy.deepcopy(model)
-        optimizer = torch.optim.SGD(stepped[-1].parameters(), lr=0.1)
-        soft = soft_labels(amount, loss.target, 3)[batch.labels]
-        nn.functional.cross_entropy(stepped(batch.inputs), soft).backward()
+        last = list(stepped[-1].parameters())
+        optimizer = torch.optim.SGD(last, lr=0.1)
+        if smoothing == "l2":
+            inner = nn.functional.cross_entropy(stepped(batch.inputs), batch.labels)
+            inner = inner + sum(
+                (w * theta**2).sum() / 12 for w, theta in zip((value[:24].view(3, 8), value[24:]), last, strict=True)
+            )
+        else:
+            soft = soft_labels(value, loss.target, 3)[batch.labels]
+            inner = nn.functional.cross_entropy(stepped(batch.inputs), soft)
+        inner.backward()
         optimizer.step()
         logits = stepped(held_out[0])
         return (nn.functional.cross_entropy(logits, held_out[1]) + 0.5 * dece_of(logits, held_out[1])).item()
 
     h = 1e-5
-    start = loss.amount.clone()
+    start = learned.clone()
     wanted = [
         (outer(start + h * unit) - outer(start - h * unit)) / (2 * h)
         for unit in torch.eye(len(start), dtype=torch.float64)
@@ -282,7 +298,16 @@ def test_meta_gradient_is_that_of_a_real_step_of_the_last_layer(smoothing: str, 
     loss.prepare(model, batch, scene_of(splits, model))
     found = loss.first[: len(start)] / 0.1
     torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64), rtol=1e-4, atol=1e-9)
-    torch.testing.assert_close(loss.amount, start - 1e-3 * found.sign(), rtol=0, atol=1e-6)  # Adam's first step
+    first_step = 1e-3 * found / (found.abs() + 1e-8)  # of Adam
+    torch.testing.assert_close(learned, start - first_step, rtol=0, atol=1e-9)
+    penalty = loss.evaluate(model, batch)[0].penalty
+    if smoothing == "l2":
+        assert penalty is not None
+        thetas = [theta for part in model[-1].parameters() for theta in part.flatten().tolist()]
+        written = sum(w * theta**2 for w, theta in zip(learned.tolist(), thetas, strict=True)) / len(batch)
+        assert penalty.item() == pytest.approx(written, rel=1e-9)
+    else:
+        assert penalty is None
 
 
 def test_meta_calibration_smooths_a_network_that_is_far_too_sure(small_splits: Splits) -> None:
@@ -297,6 +322,55 @@ def test_meta_calibration_smooths_a_network_that_is_far_too_sure(small_splits: S
         assert loss.prepare(model, batch, scene_of(small_splits, model, step)) is batch
     assert loss.steps == 30
     assert 0.05 < loss.amount.mean() <= 0.5
+
+
+def test_the_attack_is_its_written_out_twin_and_finds_the_distance_to_a_plane() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(5, 3).double()
+    x, y = torch.rand(30, 5, dtype=torch.float64) * 4 - 2, torch.arange(30) % 3
+    x[0, :] = 2.0  # at the edge of the range
+    one = Split(torch.tensor([[-2.0] * 5, [2.0] * 5], dtype=torch.float64), torch.zeros(2).long())
+    box = InputRange()
+    box.fit(Splits(one, one, one, ("a", "b", "c"), "range"))
+    found = smallest_change(layer, x, y, box, steps=40, searches=4)
+    rows, biases = layer.weight.tolist(), layer.bias.tolist()
+    written = [
+        oracle.cw_of_a_linear_model(rows, biases, row, label, -2.0, 2.0, 40, 4)
+        for row, label in zip(x.tolist(), y.tolist(), strict=True)
+    ]
+    torch.testing.assert_close(found, torch.tensor(written, dtype=torch.float64), rtol=1e-6, atol=1e-9)
+    weight = layer.weight.detach()
+    gaps = torch.stack([weight[label] - weight for label in y])
+    exact = ((layer(x).detach().gather(1, y[:, None]) - layer(x).detach()) / gaps.norm(dim=2)).clamp(min=0) / 4
+    exact = exact.masked_fill(nn.functional.one_hot(y, 3).bool(), torch.inf).amin(1)
+    assert (found[exact == 0] == 0).all()
+    inside = (exact > 0) & found.isfinite()
+    assert inside.sum() > 5
+    assert (found[inside] >= exact[inside] - 1e-9).all()  # no attack is shorter than the way to the plane
+    assert (found[inside] / exact[inside]).median() < 1.15
+
+
+def test_equally_robust_examples_are_ranked_when_it_is_time(small_splits: Splits) -> None:
+    torch.manual_seed(0)
+    model = MODELS.build(MODELS.parse("mlp:width=8"), (1, 6, 6), 3)
+    distances = {}
+    for attack in ("radius", "cw"):
+        loss = make(f"ar_adals:groups=3,attack={attack},every=0")
+        assert isinstance(loss, ARAdaLS)
+        loss.attach(model, small_splits, seed())
+        loss.epoch_end(model, scene_of(small_splits, model))
+        distances[attack] = loss.distances(model, small_splits.train)
+        ranked = divide(distances[attack], 3)
+        assert torch.equal(loss.group, ranked)
+        other = MODELS.build(MODELS.parse("mlp:width=8"), (1, 6, 6), 3)
+        before = loss.q.clone()
+        loss.epoch_end(other, scene_of(small_splits, other))
+        assert torch.equal(loss.group, ranked)  # once
+        assert not torch.equal(loss.q, before)  # but still followed
+    radius, attacked = distances["radius"], distances["cw"]
+    assert torch.equal(radius < 0, attacked == 0)  # wrong as they are
+    right = radius > 0
+    assert spearmanr(radius[right], attacked[right]).statistic > 0.8  # two ways to look at the same thing
 
 
 def test_the_virtual_step_is_a_step_of_sgd(small_splits: Splits) -> None:
@@ -390,6 +464,7 @@ def test_a_batch_without_draws_is_refused(small_splits: Splits) -> None:
         ("meta_calibration:rate=-1", "Expected rate ≥ 0"),
         ("balcal:delta=0", r"delta in \(0, 1\]"),
         ("ar_adals:groups=0", "Expected groups ≥ 1"),
+        ("ar_adals:attack=cw,steps=0", "Expected every ≥ 0, steps ≥ 1 and searches ≥ 1, but got 1, 0 and 4"),
         ("calmo:steps=0", "steps ≥ 1"),
         ("margin_tail:eps=-1", "Expected alpha, beta, eps"),
     ],

@@ -124,3 +124,37 @@ def ranking(confidence: Row, history: Row) -> float:
         if sign:
             total += max(0.0, -sign * (confidence[i] - confidence[j]) + abs(history[i] - history[j]))
     return total / n
+
+
+def _margin(weights: list[Row], biases: Row, x: Row, y: int) -> tuple[float, int]:
+    z = [sum(w * v for w, v in zip(row, x, strict=True)) + b for row, b in zip(weights, biases, strict=True)]
+    other = max((j for j in range(len(z)) if j != y), key=lambda j: z[j])
+    return z[y] - z[other], other
+
+
+def cw_of_a_linear_model(
+    weights: list[Row], biases: Row, x: Row, y: int, low: float, high: float, steps: int, searches: int
+) -> float:
+    """The shortest change of one input that an attack with Adam finds, in units of high − low; gradients by hand."""
+    unit = high - low
+    place = [(value - low) / unit for value in x]
+    best, failed, worked, c = math.inf, 0.0, math.inf, 1.0
+    for _ in range(searches):
+        d, first, second, succeeds = [0.0] * len(x), [0.0] * len(x), [0.0] * len(x), False
+        for t in range(1, steps + 2):
+            at = [low + unit * (p + v) for p, v in zip(place, d, strict=True)]
+            m, other = _margin(weights, biases, at, y)
+            if m < 0:
+                succeeds, best = True, min(best, math.sqrt(sum(v * v for v in d)))
+            for i in range(len(x)):
+                grad = 2 * d[i] + (c * unit * (weights[y][i] - weights[other][i]) if m >= 0 else 0.0)
+                first[i] = 0.9 * first[i] + 0.1 * grad
+                second[i] = 0.999 * second[i] + 0.001 * grad * grad
+                step = (first[i] / (1 - 0.9**t)) / (math.sqrt(second[i] / (1 - 0.999**t)) + 1e-8)
+                d[i] = min(max(place[i] + d[i] - 0.01 * step, 0.0), 1.0) - place[i]
+        if succeeds:
+            worked = c
+        else:
+            failed = c
+        c = (failed + worked) / 2 if worked < math.inf else 10 * c
+    return best
