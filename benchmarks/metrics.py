@@ -173,7 +173,9 @@ def contest_of_classwise_ece(n: int, n_classes: int, repeats: int) -> list[Row]:
         ]
         return torch.stack(errors).mean().item()
 
-    ours: Run = lambda: classwise_ece(probs, labels).item()  # noqa: E731
+    def ours() -> float:
+        return classwise_ece(probs, labels).item()
+
     return contest(f"classwise ECE, {n:,} × {n_classes:,}", ours, {"torchmetrics, class by class": loop}, repeats)
 
 
@@ -185,7 +187,9 @@ def contest_of_temperature(n: int, n_classes: int, repeats: int) -> list[Row]:
     def peer() -> float:
         return 1 / float(_TemperatureScaling().fit(data.logits, data.labels).beta_)
 
-    ours: Run = lambda: fit_temperature(data).temperature  # noqa: E731
+    def ours() -> float:
+        return fit_temperature(data).temperature
+
     return contest(f"temperature fit, {n:,} × {n_classes:,}", ours, {"scikit-learn": peer}, repeats)
 
 

@@ -60,7 +60,7 @@ def batches(splits: Splits, augment: Augment, batch_size: int) -> Callable[[int]
 def training(splits: Splits, augment: Augment, batch_size: int, layout: torch.memory_format) -> Step:
     """Give a function that makes one step and says how many seconds it took."""
     seed_everything(0)
-    model = build_model(MODELS.parse("resnet20"), splits).to(memory_format=layout)  # type: ignore[call-overload]
+    model = build_model(MODELS.parse("resnet20"), splits).to(memory_format=layout)
     optimizer = build_optimizer(parse_method("sgd"), model)
     form = batches(splits, augment, batch_size)
 

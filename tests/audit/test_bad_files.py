@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_one_clear_line_and_exit_code_2(name: str, tmp_path: Path, run_command: RunCommand) -> None:
     if name.endswith(".parquet"):
-        pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     make, says = REFUSED[name]
     make(tmp_path / name)
     with warnings.catch_warnings():

@@ -28,7 +28,7 @@ def test_every_format_gives_the_same_rows(
     tmp_path: Path, suffix: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if suffix == "parquet":
-        pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     monkeypatch.setattr(_source, "VALUES_AT_ONCE", at_once)
     monkeypatch.setattr(_json, "_WINDOW", 50)
     logits, labels = made(100)

@@ -17,6 +17,7 @@ from torch import Tensor
 import surefoot.experiment as experiment
 from surefoot.data._arrays import splits_from_arrays
 from surefoot.data.augment import black_pixel, build_augment
+from surefoot.ensembles import build_ensemble
 from surefoot.errors import InputError, OptionError, UnknownNameError
 from surefoot.experiment import run, run_id
 from surefoot.losses._mixing import beta_source
@@ -183,7 +184,7 @@ def test_an_interrupted_run_draws_the_same(method: str, small_npz: Path, tmp_pat
 def what_the_network_saw(spec: RunSpec, folder: Path) -> list[Tensor]:
     """Train, and keep the inputs of every pass in training mode."""
     splits, seen = experiment.splits_of(spec), []
-    trainee = experiment._assemble(spec, splits)
+    trainee = experiment._assemble(spec, splits, build_ensemble(spec.method.ensemble))
     trainee.model.register_forward_pre_hook(
         lambda module, args: seen.append(args[0].clone()) if module.training else None
     )

@@ -221,7 +221,7 @@ def test_a_malicious_pickle_is_not_run(protocol: int, tmp_path: Path) -> None:
     (tmp_path / "py" / "data_batch_3").write_bytes(content)
     with pytest.raises(InputError, match=r"hold arrays only, but it asks for (posix|nt)\.system"):
         load(f"cifar10:path={tmp_path / 'py'}")
-    made.write_noisy(tmp_path / "CIFAR-10_human.pt", {"worse_label": Malicious(proof)})  # type: ignore[dict-item]
+    made.write_noisy(tmp_path / "CIFAR-10_human.pt", {"worse_label": Malicious(proof)})
     with pytest.raises(InputError, match="asks for"):
         read_noisy_labels(10, "worse_label", str(tmp_path))
     assert not proof.exists()

@@ -93,7 +93,7 @@ def test_all_of_fashion() -> None:
 
 
 def test_digits_are_those_of_scikit_learn() -> None:
-    datasets = pytest.importorskip("sklearn.datasets")
+    datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed")
     published = datasets.load_digits()
     splits = load("digits")
     for split in (splits.train, splits.calibration, splits.test):

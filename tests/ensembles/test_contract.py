@@ -45,11 +45,11 @@ def method_of(name: str, optimizer: str | None = None) -> str:
 
 def spec_on(small_npz: Path, method: str, **settings: object) -> RunSpec:
     settings = {"epochs": 3, "batch_size": 30, "model": "mlp:width=8", **settings}
-    return make_spec(method, data=f"npz:{small_npz}", **settings)  # type: ignore[arg-type]
+    return make_spec(method, data=f"npz:{small_npz}", **settings)
 
 
 def nll(folder: RunFolder, split: str = "train") -> float:
-    predictions = folder.predictions(split)  # type: ignore[arg-type]
+    predictions = folder.predictions(split)
     logits, labels = torch.from_numpy(predictions.logits), torch.from_numpy(predictions.labels)
     return nn.functional.cross_entropy(logits.double(), labels).item()
 
@@ -60,7 +60,7 @@ def some_fashion(tmp_path_factory: pytest.TempPathFactory) -> Path:
     whole = fashion()
     arrays = {}
     for name, n in (("train", 320), ("calibration", 100), ("test", 100)):
-        split = whole[name]  # type: ignore[index]
+        split = whole[name]
         arrays[f"x_{name}"], arrays[f"y_{name}"] = split.inputs[:n].numpy(), split.labels[:n].numpy()
     path = tmp_path_factory.mktemp("fashion") / "some.npz"
     np.savez(path, **arrays)
@@ -112,7 +112,7 @@ def test_a_watched_run_is_the_same_and_trackers_see_the_network_in_training(
     plain = run(spec, tmp_path / "plain")
     watched = run(spec, tmp_path / "watched", tracking=Tracking(trackers))
     for split in ("train", "test"):
-        assert np.array_equal(watched.predictions(split).logits, plain.predictions(split).logits)  # type: ignore[arg-type]
+        assert np.array_equal(watched.predictions(split).logits, plain.predictions(split).logits)
     seen = [record for record in watched.steps() if "tracker" in record]
     assert {record["tracker"] for record in seen} == {"quality", "gn_sharpness", "margins", "objective", "step_facts"}
     assert not [record for record in seen if "failed" in record]

@@ -43,12 +43,12 @@ OPTIONS = {"mlp": {"width": 5}, "cnn": {"width": 3}, "wrn": {"depth": 10, "width
 
 def network(name: str, members: int = 1) -> nn.Module:
     torch.manual_seed(0)
-    made: nn.Module = NETWORKS[name]((2 * members, 8, 8), 3 * members, **OPTIONS.get(name, {}))  # type: ignore[operator]
+    made: nn.Module = NETWORKS[name]((2 * members, 8, 8), 3 * members, **OPTIONS.get(name, {}))
     return made.eval()
 
 
 def no_scene(seed: int = 0) -> Scene:
-    return Scene(None, generator(seed, "test"), lambda split: X, 0.1)  # type: ignore[arg-type]
+    return Scene(None, generator(seed, "test"), lambda split: X, 0.1)
 
 
 def batch_of(x: Tensor = X, y: Tensor = Y) -> Batch:
@@ -107,7 +107,7 @@ def member_of(plain: nn.Module, both: BatchEnsemble, m: int) -> nn.Module:
         outer = own.s[m][:, None] * own.r[m][None, :]
         layer.weight.data = own.layer.weight * (outer if layer.weight.ndim == 2 else outer[:, :, None, None])
         if own.bias is not None:
-            layer.bias.data = own.bias[m].data  # type: ignore[union-attr]
+            layer.bias.data = own.bias[m].data
     return single
 
 
@@ -195,7 +195,7 @@ def test_rank_one_factors_are_drawn_for_every_example_and_cut_off() -> None:
             for mus, rhos, noise in ((layer.r, layer.r_rho, noise_r), (layer.s, layer.s_rho, noise_s))
         )
         weight = oracle.member_weight(layer.layer.weight.tolist(), r, s)
-        wanted = oracle.linear(x[i].tolist(), weight, layer.bias[m].tolist())  # type: ignore[index]
+        wanted = oracle.linear(x[i].tolist(), weight, layer.bias[m].tolist())
         torch.testing.assert_close(found[m, i], torch.tensor(wanted))
     assert torch.equal(both.eval().members(x), both.members(x))
 
@@ -226,7 +226,7 @@ def test_divergences_and_their_gradients_are_those_of_torch(kind: str) -> None:
         ]
     else:
         net = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(3, 2))
-        model = mean_field(net, std=0.3, prior_mean=kind).double()  # type: ignore[arg-type]
+        model = mean_field(net, std=0.3, prior_mean=kind).double()
         pairs = [
             (m.layer.weight, m.rho, m.layer.weight if kind == "tied" else torch.zeros_like(m.rho))
             for m in model.modules()
@@ -365,9 +365,9 @@ def test_dropout_draws_in_prediction_while_statistics_hold_still() -> None:
     assert not torch.equal(found, sample_predict(model, X, samples=3, seed=5))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert model.training
-    features, last = [*model.eval().children()][:-1], model[-1][-1]  # type: ignore[index]
+    features, last = [*model.eval().children()][:-1], model[-1][-1]
     with torch.no_grad():
-        pooled = nn.Sequential(*features, model[-1][0])(X)  # type: ignore[index]
+        pooled = nn.Sequential(*features, model[-1][0])(X)
         wanted = []
         for index in range(3):
             torch.manual_seed(generator(4, f"sample/{index}").initial_seed())
@@ -418,8 +418,8 @@ def test_statistics_of_averaged_weights_are_those_of_the_training_data() -> None
     parts = x[:4].double(), x[4:8].double()
     mean, var = (sum(f(part) for part in parts) / 2 for f in (lambda p: p.mean(0), lambda p: p.var(0)))
     norm = model[0]
-    torch.testing.assert_close(norm.running_mean.double(), mean, rtol=1e-5, atol=1e-5)  # type: ignore[union-attr, operator]
-    torch.testing.assert_close(norm.running_var.double(), var, rtol=1e-5, atol=1e-5)  # type: ignore[union-attr, operator]
+    torch.testing.assert_close(norm.running_mean.double(), mean, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(norm.running_var.double(), var, rtol=1e-5, atol=1e-5)
     assert norm.momentum == 0.3
     assert all(module.training for module in model.modules())
     swa = SWA(start=1.0)

@@ -75,7 +75,7 @@ class Memory(RunFolder):
         self.kept: list[dict[str, float]] = []
 
     def append_steps(self, records: object, *, sync: bool) -> int:
-        self.kept.extend(records)  # type: ignore[arg-type]
+        self.kept.extend(records)
         return 0
 
 
@@ -153,9 +153,9 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(loss: str, small_npz: 
 
 def scene_of(splits: Splits, model: nn.Module, step: int = 0) -> Scene:
     def logits(name: str) -> Tensor:
-        return model.eval()(splits[name].inputs).detach()  # type: ignore[index, no-any-return]
+        return model.eval()(splits[name].inputs).detach()
 
-    return Scene(splits, generator(0, f"loss/{step}"), logits, 0.1)  # type: ignore[arg-type]
+    return Scene(splits, generator(0, f"loss/{step}"), logits, 0.1)
 
 
 def first_batch(splits: Splits) -> Batch:
@@ -179,14 +179,14 @@ def test_draws_depend_on_seed_and_step_and_are_shared_by_all_looks(text: str, sm
     if batch.drawn:
         assert any(not torch.equal(batch.drawn[key], later.drawn[key]) for key in batch.drawn)
     model.eval()  # running statistics would move between the two looks
-    before = {key: value.clone() for key, value in loss.state_dict().items()}  # type: ignore[attr-defined]
-    terms, outputs = loss.evaluate(model, batch)  # type: ignore[attr-defined]
-    other, _ = loss.evaluate(model, batch)  # type: ignore[attr-defined]
+    before = {key: value.clone() for key, value in loss.state_dict().items()}
+    terms, outputs = loss.evaluate(model, batch)
+    other, _ = loss.evaluate(model, batch)
     assert torch.equal(added(terms), added(other))
     assert terms.per_example.shape == (12,)
     assert len(outputs) == 12
     assert torch.equal(torch.get_rng_state(), state)
-    for key, value in loss.state_dict().items():  # type: ignore[attr-defined]
+    for key, value in loss.state_dict().items():
         torch.testing.assert_close(value, before[key], rtol=0, atol=0, equal_nan=True)
 
 
@@ -316,7 +316,7 @@ def test_meta_calibration_smooths_a_network_that_is_far_too_sure(small_splits: S
     assert isinstance(loss, MetaCalibration)
     model = loss.attach(MODELS.build(MODELS.parse("mlp:width=8"), (1, 6, 6), 3), small_splits, seed())
     with torch.no_grad():
-        model[-1].weight.mul_(10)  # type: ignore[index, union-attr, operator]
+        model[-1].weight.mul_(10)
     batch = first_batch(small_splits)
     for step in range(30):
         assert loss.prepare(model, batch, scene_of(small_splits, model, step)) is batch
@@ -417,7 +417,7 @@ class Unstaged(nn.Module):
         self.linear = nn.Linear(36, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x.flatten(1)).tanh()  # type: ignore[no-any-return]
+        return self.linear(x.flatten(1)).tanh()
 
 
 @pytest.mark.parametrize(

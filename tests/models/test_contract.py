@@ -53,7 +53,7 @@ def test_stages_are_the_network(name: str, small_splits: Splits) -> None:
     model = build_model(MODELS.parse(name), splits).eval()
     x = splits.train.inputs[:4]
     wanted = model(x)
-    for stage in model.stages:  # type: ignore[union-attr, operator]
+    for stage in model.stages:
         x = stage(x)
     assert torch.equal(x, wanted)
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import surefoot.experiment as experiment
+from surefoot.ensembles import build_ensemble
 from surefoot.optim import Parts
 from surefoot.optim.bsam import BSAM
 from surefoot.seeding import generator
@@ -54,7 +55,7 @@ def test_fifty_steps_with_noise_in_parts():
         w = oracle.step(w, problems, noises)
         inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
         optimizer.step(
-            Parts(lambda part: F.cross_entropy(model(inputs[part]), labels[part], reduction="none"), n=N)  # noqa: B023
+            Parts(lambda part: F.cross_entropy(model(inputs[part]), labels[part], reduction="none"), n=N)  # noqa: B023 - called at once
         )
         np.testing.assert_allclose(flat(model), w, atol=1e-9, rtol=1e-9)
 
@@ -105,7 +106,8 @@ def test_bsam_descends():
 def test_a_run_tells_it_how_many_examples_it_trains_on(small_npz):
     def n_of(method):
         spec = make_spec(method, data=f"npz:{small_npz}", model="mlp:width=4")
-        return experiment._assemble(spec, experiment.splits_of(spec)).optimizer.n
+        ensemble = build_ensemble(spec.method.ensemble)
+        return experiment._assemble(spec, experiment.splits_of(spec), ensemble).optimizer.n
 
     assert n_of("bsam") == 90
     assert n_of("bsam:n_train=7,augmentation=2") == 14

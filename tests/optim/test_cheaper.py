@@ -1,5 +1,7 @@
 """LookSAM, AE-SAM, RST, ESAM and intervals: what they compute and what they save."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -42,14 +44,14 @@ def test_aesam_by_hand():
 @pytest.mark.parametrize("base", BASES)
 def test_looksam_on_the_whole_vector(base):
     """Two ports take the projections tensor by tensor; the paper's formula is on the whole vector."""
-    make_it = lambda b, m: LookSAM(b, m, rho=0.1, k=5, alpha=0.7)  # noqa: E731
+    make_it = partial(LookSAM, rho=0.1, k=5, alpha=0.7)
     # g_v is a small difference that is scaled up again, and rounding with it.
     compare(make_it, oracles.LookSam(0.1, 5, 0.7), BASES[base][0], BASES[base][1](), tolerance=1e-7)
 
 
 def test_aesam_against_its_reference():
     oracle = oracles.AeSam(0.1, 0.9, -1.0, 1.0, 50)
-    make_it = lambda b, m: AESAM(b, m, rho=0.1, n_steps=50)  # noqa: E731
+    make_it = partial(AESAM, rho=0.1, n_steps=50)
     compare(make_it, oracle, BASES["sgd"][0], BASES["sgd"][1]())
     assert 5 < sum(oracle.climbed) < 45  # both kinds of steps were compared
 
@@ -65,7 +67,7 @@ def test_rst_against_its_reference():
             self.t += 1
             return (oracles.Sam(0.1) if tosses[self.t] else oracles.Plain()).gradient(w, problem)
 
-    make_it = lambda b, m: RST(b, m, rho=0.1, p=0.4, seed=3)  # noqa: E731
+    make_it = partial(RST, rho=0.1, p=0.4, seed=3)
     compare(make_it, Tossed(), BASES["sgd"][0], BASES["sgd"][1]())
     assert 10 < sum(tosses) < 30
 
@@ -92,7 +94,7 @@ def test_esam_against_its_reference():
             kept = grown.argsort()[::-1][: round(0.5 * len(grown))]
             return problem.grad(there, keep=sorted(kept))
 
-    make_it = lambda b, m: ESAM(b, m, rho=0.1, beta=1.0, gamma=0.5)  # noqa: E731
+    make_it = partial(ESAM, rho=0.1, beta=1.0, gamma=0.5)
     compare(make_it, Selected(), BASES["sgd"][0], BASES["sgd"][1]())
 
 

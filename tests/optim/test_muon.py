@@ -41,7 +41,7 @@ def test_fifty_steps_against_the_reference():
         update = newton_schulz(0.05 * g + 0.95 * buffer)
         reference = reference * (1 - 0.02 * 0.1) - 0.02 * np.sqrt(max(1, 6 / 4)) * update
         goal = torch.from_numpy(target).float()
-        optimizer.step(lambda: 24 * 0.5 * (w - goal) ** 2 + 0 * bias.sum())  # noqa: B023
+        optimizer.step(lambda: 24 * 0.5 * (w - goal) ** 2 + 0 * bias.sum())  # noqa: B023 - called at once
     assert np.abs(w.detach().numpy() - reference).max() < 0.05
     assert np.abs(reference).max() > 0.5
 

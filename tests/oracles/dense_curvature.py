@@ -22,7 +22,7 @@ def flat_function(model: nn.Module, function: Callable[[nn.Module], Tensor]) -> 
     def of_weights(theta: Tensor) -> Tensor:
         pieces = zip(named, theta.split(sizes), strict=True)
         values = {name: piece.view_as(p) for (name, p), piece in pieces}
-        return function(lambda x: functional_call(model, values, (x,)))  # type: ignore[arg-type]
+        return function(lambda x: functional_call(model, values, (x,)))
 
     return of_weights, torch.cat([p.detach().reshape(-1) for _, p in named])
 

@@ -29,7 +29,7 @@ def trained(
     small_npz: Path, out: Path, trackers: tuple[str, ...], method: str = "csam", **options: object
 ) -> RunFolder:
     spec = make_spec(method, data=f"npz:{small_npz}", model=MODEL, epochs=2, batch_size=16)
-    return run(spec, out, tracking=Tracking(trackers), **options)  # type: ignore[arg-type]
+    return run(spec, out, tracking=Tracking(trackers), **options)
 
 
 def weights(folder: RunFolder) -> dict[str, torch.Tensor]:

@@ -30,7 +30,7 @@ def model() -> nn.Module:
 
 def measured(text: str, model: nn.Module, splits: Splits, **rest: object) -> dict[str, float]:
     (tracker,) = build_trackers([text], HORIZON)
-    return tracker.measure(Moment(3, 0, model, splits, **rest))  # type: ignore[arg-type]
+    return tracker.measure(Moment(3, 0, model, splits, **rest))
 
 
 def test_the_ends_of_the_spectrum(model: nn.Module, small_splits: Splits) -> None:

@@ -108,7 +108,7 @@ def test_trackers_of_one_group_measure_together(small_splits: Splits) -> None:
     clock, model = Clock(), nn.Linear(1, 1)
     pair = [Costly(name, 10, 4.0, clock, 1000) for name in ("a", "b")]
     for tracker in pair:
-        tracker.group = "logits"  # type: ignore[attr-defined]
+        tracker.group = "logits"
     alone = Costly("c", 10, 4.0, clock, 1000)
     panel = Panel([pair[0], alone, pair[1]], Horizon(1000, 10), 0.1, clock=clock)
     spent = 0.0

@@ -26,7 +26,7 @@ from tests.runs import content
 
 def spec_on(small_npz: Path, method: str, **settings: object) -> RunSpec:
     settings = {"epochs": 3, "batch_size": 16, "model": "cnn:width=2,dropout=0.2", **settings}
-    return make_spec(method, data=f"npz:{small_npz}", **settings)  # type: ignore[arg-type]
+    return make_spec(method, data=f"npz:{small_npz}", **settings)
 
 
 @pytest.mark.parametrize(

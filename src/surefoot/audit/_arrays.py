@@ -64,7 +64,7 @@ class Rows:
         room, done = values.reshape(-1).view(np.uint8).data, 0
         try:
             while done < len(room):
-                got = self._file.readinto(room[done : done + (1 << 22)])  # type: ignore[attr-defined]
+                got = self._file.readinto(room[done : done + (1 << 22)])  # type: ignore[attr-defined]  # IO does not declare it
                 if not got:
                     raise InputError(f"Expected a whole file, but {self._where} is cut off. Copy it again.")
                 done += got

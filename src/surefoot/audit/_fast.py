@@ -95,7 +95,7 @@ def parse_jsonl(block: bytes, names: Sequence[str]) -> Columns | None:
     if not set(names) <= set(table.column_names):
         return None
     columns = {name: _values(table[name].combine_chunks()) for name in names}
-    return None if any(values is None for values in columns.values()) else columns  # type: ignore[return-value]
+    return None if any(values is None for values in columns.values()) else columns  # type: ignore[return-value]  # none is None then
 
 
 def _values(column: Any) -> Sequence[Any] | np.ndarray[Any, Any] | None:

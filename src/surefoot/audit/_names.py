@@ -105,7 +105,7 @@ def pick_arrays(keys: Iterable[str], label: str | None = None) -> tuple[list[Pic
     for found in sorted((found for found in named if found.role in _RANK), key=lambda found: _RANK[found.role]):
         whose = label or _labels_of(found, labels)
         if whose is not None:
-            kind: Kind | None = None if found.role == "scores" else found.role  # type: ignore[assignment]
+            kind: Kind | None = None if found.role == "scores" else found.role  # type: ignore[assignment]  # the other roles are kinds
             pick = Pick(found.model, found.split, (found.key,), kind, whose)
             picks.setdefault((found.model, found.split), pick)
     classes = next((found.key for found in named if found.role == "classes"), None)

@@ -57,6 +57,7 @@ def table_suffix(path: Path) -> str:
 def _open(path: Path) -> tuple[IO[bytes], Callable[[], float | None]]:
     """Open a text behind its byte order mark, if it has one, and tell how much of it has been read."""
     packed = path.suffix.lower() == ".gz"
+    # Whoever asked closes it; a GzipFile reads bytes as any other, but is not declared to be an IO.
     file: IO[bytes] = gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[assignment]  # noqa: SIM115
     try:
         marked = file.read(3) == codecs.BOM_UTF8

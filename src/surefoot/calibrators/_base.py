@@ -93,7 +93,7 @@ class Calibrator(ABC):
         return Head(self)
 
     def _fields(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
 
     def __eq__(self, other: object) -> bool:
         """Say whether another calibrator does the same, number for number."""
@@ -126,7 +126,7 @@ class Calibrator(ABC):
         """
         CALIBRATORS.load()
         kind = Calibrator._kinds.get(str(values.get("calibrator")))
-        wanted = [field.name for field in dataclasses.fields(kind)] if kind else []  # type: ignore[arg-type]
+        wanted = [field.name for field in dataclasses.fields(kind)] if kind else []  # type: ignore[arg-type]  # subclasses are dataclasses
         given = {key: value for key, value in values.items() if key not in ("calibrator", "about")}
         if kind is None or sorted(given) != sorted(wanted):
             raise InputError(

@@ -33,7 +33,7 @@ def main() -> None:
     except _UsageError as error:
         context = getattr(error, "ctx", None)
         where = context.command_path if context else "surefoot"
-        _fail(f"{error.format_message().rstrip('.')}. See `{where} --help`.", 2)  # type: ignore[attr-defined]
+        _fail(f"{error.format_message().rstrip('.')}. See `{where} --help`.", 2)  # type: ignore[attr-defined]  # see _UsageError
     except SurefootError as error:
         if debug:
             raise

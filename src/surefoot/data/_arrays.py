@@ -84,7 +84,7 @@ def splits_from_rows(
         The three splits.
     """
     rows = divide(labels, division)
-    sources: dict[SplitName, SplitName] = {name: rows[name].source for name in SPLITS}  # type: ignore[misc]
+    sources: dict[SplitName, SplitName] = {name: rows[name].source for name in SPLITS}  # type: ignore[misc]  # a part has the name of a split
     parts = {
         name: (inputs[sources[name]][rows[name].numbers], labels[sources[name]][rows[name].numbers]) for name in SPLITS
     }

@@ -153,7 +153,7 @@ def _pickled(content: bytes, n_classes: int, origin: str) -> tuple[Array, Array]
     pixels, labels = values.get(b"data"), values.get(key)
     is_pixels = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and pixels.shape[1:] == (_PIXELS,)
     is_labels = isinstance(labels, list) and all(type(label) is int for label in labels)
-    if not is_pixels or not is_labels or len(pixels) != len(labels):  # type: ignore[arg-type]
+    if not is_pixels or not is_labels or len(pixels) != len(labels):  # type: ignore[arg-type]  # both are checked before
         raise InputError(
             f"Expected {origin} to hold data (n, {_PIXELS}) as bytes and {key.decode()}, but it holds "
             f"{', '.join(name.decode('ascii', 'replace') for name in values) or 'neither'}. Get the file again."

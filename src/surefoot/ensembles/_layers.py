@@ -64,7 +64,7 @@ def replace_weighted(model: nn.Module, make: Callable[[Weighted], nn.Module], wh
         if type(module) not in WEIGHTED:
             return None
         count += 1
-        return make(module)  # type: ignore[arg-type]
+        return make(module)  # type: ignore[arg-type]  # one of WEIGHTED
 
     model = replace_layers(model, make_one)
     if count == 0:

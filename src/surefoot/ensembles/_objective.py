@@ -91,14 +91,14 @@ class OfMembers(Around):
             batch = batch[torch.arange(n, device=batch.labels.device).repeat(self.members)]
             n = len(batch)
         member = torch.arange(n, device=batch.labels.device) * self.members // n
-        with model.assigned(member):  # type: ignore[operator]
-            pairs = self.inner.prepare(model.network, batch, scene)  # type: ignore[arg-type]
+        with model.assigned(member):  # type: ignore[operator]  # around() gave it that
+            pairs = self.inner.prepare(model.network, batch, scene)  # type: ignore[arg-type]  # likewise
         return Batch(pairs.inputs, pairs.labels, pairs.indices, {**pairs.drawn, "member": member})
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
         """Run the shared network with each row's member."""
-        with model.assigned(batch.draw("member")):  # type: ignore[operator]
-            return self.inner.evaluate(model.network, batch)  # type: ignore[arg-type]
+        with model.assigned(batch.draw("member")):  # type: ignore[operator]  # around() gave it that
+            return self.inner.evaluate(model.network, batch)  # type: ignore[arg-type]  # likewise
 
     def observe(self, batch: Batch, outputs: Tensor) -> None:
         """Show the inner loss each example once, with what the members say together."""

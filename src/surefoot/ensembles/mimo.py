@@ -99,7 +99,7 @@ class OfInputs(Around):
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
         """Add up the members' losses of each row."""
-        logits = model.members(batch.inputs)  # type: ignore[operator]
+        logits = model.members(batch.inputs)  # type: ignore[operator]  # a MIMO, by around()
         terms: LossTerms = self.inner(logits.flatten(0, 1), batch.draw("labels").flatten())
         per_member = terms.per_example.view(-1, self.members)
         log_py = -per_member if terms.log_py is None else terms.log_py.view(-1, self.members)

@@ -111,8 +111,8 @@ def _above_first_bin(p: np.ndarray[Any, Any], wide: Array, n_bins: int) -> tuple
     all of them: one comparison finds also what must not be there.
     """
     bits = np.uint32 if p.dtype == np.float32 else np.uint64
-    least = int(np.array(0.999 / n_bins, p.dtype).view(bits))
-    place = _places((p.view(bits) >= least).reshape(-1))
+    least = np.array(0.999 / n_bins, p.dtype).view(bits)
+    place = _places(np.greater_equal(p.view(bits), least).reshape(-1))
     return place, wide.reshape(-1)[place]
 
 

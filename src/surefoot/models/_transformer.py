@@ -86,5 +86,5 @@ def embed_init(model: nn.Module) -> nn.Module:
         if isinstance(module, nn.Linear | nn.Embedding | nn.Conv2d):
             nn.init.trunc_normal_(module.weight, std=0.02)
             if getattr(module, "bias", None) is not None:
-                nn.init.zeros_(module.bias)  # type: ignore[arg-type]
+                nn.init.zeros_(module.bias)  # type: ignore[arg-type]  # it is there, see above
     return model

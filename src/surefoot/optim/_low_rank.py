@@ -144,7 +144,7 @@ class _Reusing(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
         call = layer.calls[0]
         ctx.save_for_backward(x)
-        out = torch.addmm(_rows(call.outputs), layer.gram, layer.delta, alpha=layer.scale)  # type: ignore[arg-type]
+        out = torch.addmm(_rows(call.outputs), layer.gram, layer.delta, alpha=layer.scale)  # type: ignore[arg-type]  # gram and delta are set before
         if bias is not None and call.bias is not None:
             out += bias - call.bias
         return out.view(call.outputs.shape)
@@ -209,7 +209,7 @@ def acting(layers: Sequence[Layer], how: Callable[[Layer], Callable[[Tensor], Te
         how: Gives the function that takes the place of a layer's own ``forward``.
     """
     for layer in layers:
-        layer.module.forward = how(layer)  # type: ignore[method-assign, assignment]
+        layer.module.forward = how(layer)  # type: ignore[method-assign, assignment]  # for the time of the block
     try:
         yield
     finally:

@@ -56,14 +56,14 @@ def total(over: Callable[..., float], *lists: Sequence[Tensor]) -> float:
 
 
 def _shards(tensor: Tensor) -> Shards:
-    sharded: DTensor = tensor  # type: ignore[assignment]
+    sharded: DTensor = tensor  # type: ignore[assignment]  # the caller has looked
     return sharded.device_mesh, tuple(
         dim for dim, placement in enumerate(sharded.placements) if not placement.is_replicate()
     )
 
 
 def _local(tensor: Tensor) -> Tensor:
-    sharded: DTensor = tensor  # type: ignore[assignment]
+    sharded: DTensor = tensor  # type: ignore[assignment]  # the caller has looked
     return sharded.to_local()
 
 
@@ -81,7 +81,7 @@ def spread_like(whole: Tensor, tensor: Tensor) -> Tensor:
         return whole
     from torch.distributed.tensor import distribute_tensor
 
-    sharded: DTensor = tensor  # type: ignore[assignment]
+    sharded: DTensor = tensor  # type: ignore[assignment]  # see above
     return distribute_tensor(whole, sharded.device_mesh, sharded.placements, src_data_rank=None)
 
 

@@ -131,7 +131,7 @@ class Wrapper(Optimizer):
         self.__dict__.update(state)
         self._patch_step_function()
 
-    def step(self, closure: Closure | None = None, *, scaler: GradScaler | None = None) -> Tensor | None:  # type: ignore[override]
+    def step(self, closure: Closure | None = None, *, scaler: GradScaler | None = None) -> Tensor | None:  # type: ignore[override]  # closures of ours give tensors
         """Evaluate the closure as often as the method needs and make one step.
 
         Args:
@@ -219,13 +219,13 @@ class Wrapper(Optimizer):
         """Give the parameters that have a gradient."""
         moving = [parameter for parameter in self.parameters() if parameter.grad is not None]
         for parameter in moving:
-            if parameter.grad.layout != torch.strided:  # type: ignore[union-attr]
+            if parameter.grad.layout != torch.strided:  # type: ignore[union-attr]  # has one, see above
                 raise InputError("Expected dense gradients, but got a sparse one. Use nn.Embedding(…, sparse=False).")
         return moving
 
     def _gradient_norm(self, scaler: GradScaler | None = None) -> float:
         """Give the norm of the gradients to step on; under a scaler, which has its own check, it may be infinite."""
-        norm = total_norm([parameter.grad for parameter in self._moving()])  # type: ignore[misc]
+        norm = total_norm([parameter.grad for parameter in self._moving()])  # type: ignore[misc]  # those that move have one
         return norm if scaler is not None else finite(norm, "gradient norm")
 
     def _step_base(self, scaler: GradScaler | None = None) -> bool:

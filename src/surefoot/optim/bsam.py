@@ -71,7 +71,7 @@ class Posterior(Optimizer):
         self.q, self.seen = {}, 0
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # the wrapper evaluates, never this
         """Move m, then w with the old s, then s: the order of the authors' code."""
         for group in self.param_groups:
             beta1, beta2, delta = group["beta1"], group["beta2"], group["delta"]
@@ -215,7 +215,7 @@ class BSAM(SharpnessAware):
             yield
 
     def _begin(self, *args: object) -> None:
-        super()._begin(*args)  # type: ignore[arg-type]
+        super()._begin(*args)  # type: ignore[arg-type]  # handed on as they come
         self._draws = 0
 
 

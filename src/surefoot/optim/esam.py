@@ -122,7 +122,7 @@ class ESAM(SharpnessAware):
         return super().reduce(terms)
 
     def _begin(self, *args: object) -> None:
-        super()._begin(*args)  # type: ignore[arg-type]
+        super()._begin(*args)  # type: ignore[arg-type]  # handed on as they come
         self._clean = []
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:

@@ -40,7 +40,7 @@ class MuonAndRest(Optimizer):
         super().add_param_group({**part.defaults, **param_group})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # the wrapper evaluates, never this
         """Let each of the two step on its groups."""
         for kind, part in self.parts.items():
             # Linked at every step: loading a state puts new groups and a new state in place.
@@ -108,5 +108,5 @@ def muon(
     hidden = torch.optim.Muon(matrices, lr=lr, momentum=momentum, weight_decay=weight_decay)
     make = torch.optim.AdamW if rest == "adamw" else torch.optim.SGD
     options = {} if rest == "adamw" else {"momentum": 0.9}
-    others_optimizer = make(list(others.values()), lr=rest_lr, weight_decay=rest_weight_decay, **options)  # type: ignore[arg-type]
+    others_optimizer = make(list(others.values()), lr=rest_lr, weight_decay=rest_weight_decay, **options)  # type: ignore[arg-type]  # momentum is for SGD only
     return MuonAndRest(hidden, others_optimizer, {"muon": names, "rest": list(others)})

@@ -192,7 +192,7 @@ class RunFolder:
         arrays = {name: found.numbers.astype(np.int32) for name, found in rows.items()}
         sources = {f"{name}_source": np.array(found.source) for name, found in rows.items()}
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, **arrays, **sources)  # type: ignore[arg-type]
+        np.savez_compressed(buffer, **arrays, **sources)  # type: ignore[arg-type]  # NumPy's stubs take names for allow_pickle
         write_bytes(self.path / "splits.npz", buffer.getvalue())
 
     def rows(self) -> dict[SplitName, Rows]:
