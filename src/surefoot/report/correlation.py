@@ -146,7 +146,8 @@ def _effective_size_of_run(run: Array) -> float:
     products = (covariances / covariances[:, :1]).prod(0)[1:]
     ends = np.flatnonzero(products <= 0)
     some = products[: ends[0]] if len(ends) else products
-    return n / (1 + 2 * float(some @ (1 - np.arange(1, len(some) + 1) / n)))
+    factor = 1 + 2 * float(some @ (1 - np.arange(1, len(some) + 1) / n))
+    return n / factor
 
 
 def _fisher(value: float, runs: Sequence[Array], *, ranked: bool) -> tuple[float, float]:
