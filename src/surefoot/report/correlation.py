@@ -138,7 +138,7 @@ def effective_size(runs: Sequence[Array]) -> float:
 
 
 def _effective_size_of_run(run: Array) -> float:
-    n = run.shape[1]
+    n = int(run.shape[1])
     power = np.abs(np.fft.rfft(run, 2 * n)) ** 2
     covariances = np.fft.irfft(power)[:, :n]
     if not (covariances[:, 0] > 0).all():
