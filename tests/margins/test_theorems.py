@@ -1,4 +1,8 @@
-"""One violation anywhere is a bug: the theorems on random logits, random networks and a real training run."""
+"""One violation anywhere is a bug: the theorems on random logits, random networks and a real training run.
+
+Drawn per run of the tests: 1,000 sets of logits and 1,000 of confidences before and after a step, and networks with all
+their curvature, which take longer, 150 for the margins and 60 for the sharpness-aware step; new ones each time.
+"""
 
 from __future__ import annotations
 

@@ -87,9 +87,9 @@ def _sums_of_run(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int, first:
     if cells:
         count()
     table[2] = np.bincount(truth * n_bins + index_of(p_y, n_bins), minlength=size)
-    by_class = table.reshape(3, n_classes, n_bins)
-    by_class[1, :, 0] = sums
-    return by_class
+    shaped: Array = table.reshape(3, n_classes, n_bins)
+    shaped[1, :, 0] = sums
+    return shaped
 
 
 def _chunks(probs: Tensor) -> Iterator[tuple[int, np.ndarray[Any, Any], Array]]:
@@ -110,7 +110,7 @@ def _above_first_bin(p: np.ndarray[Any, Any], wide: Array, n_bins: int) -> tuple
     The bits of floats from 0 upward are ordered like whole numbers, and those of negative floats and NaN come after
     all of them: one comparison finds also what must not be there.
     """
-    bits = np.uint32 if p.dtype == np.float32 else np.uint64
+    bits: Any = np.uint32 if p.dtype == np.float32 else np.uint64
     least = np.array(0.999 / n_bins, p.dtype).view(bits)
     place = _places(np.greater_equal(p.view(bits), least).reshape(-1))
     return place, wide.reshape(-1)[place]

@@ -138,7 +138,7 @@ def effective_size(runs: Sequence[Array]) -> float:
 
 
 def _effective_size_of_run(run: Array) -> float:
-    n = run.shape[1]
+    n = int(run.shape[1])
     power = np.abs(np.fft.rfft(run, 2 * n)) ** 2
     covariances = np.fft.irfft(power)[:, :n]
     if not (covariances[:, 0] > 0).all():
@@ -146,7 +146,8 @@ def _effective_size_of_run(run: Array) -> float:
     products = (covariances / covariances[:, :1]).prod(0)[1:]
     ends = np.flatnonzero(products <= 0)
     some = products[: ends[0]] if len(ends) else products
-    return float(n / (1 + 2 * (some @ (1 - np.arange(1, len(some) + 1) / n))))
+    factor = 1 + 2 * float(some @ (1 - np.arange(1, len(some) + 1) / n))
+    return n / factor
 
 
 def _fisher(value: float, runs: Sequence[Array], *, ranked: bool) -> tuple[float, float]:
