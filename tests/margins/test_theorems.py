@@ -1,12 +1,14 @@
 """One violation anywhere is a bug: the theorems on random logits, random networks and a real training run.
 
 Drawn per run of the tests: 1,000 sets of logits and 1,000 of confidences before and after a step, and networks with all
-their curvature, which take longer, 150 for the margins and 60 for the sharpness-aware step; new ones each time.
+their curvature, which take longer, 150 for the margins and 75 for the sharpness-aware step; new ones each time.
+``SUREFOOT_RANDOM_NETWORKS=2000`` draws thousands of these as well, in some minutes.
 """
 
 from __future__ import annotations
 
 import math
+import os
 
 import pytest
 import torch
@@ -22,6 +24,8 @@ from surefoot.margins.ascent import Ascent, ascent_checks, csam_loss, mean_log_o
 from surefoot.margins.bounds import Evidence, bound_checks
 from surefoot.margins.check import Check
 from surefoot.schema import Split
+
+NETWORKS = int(os.environ.get("SUREFOOT_RANDOM_NETWORKS", "150"))
 
 
 def violated(checks: list[Check]) -> list[Check]:
@@ -117,7 +121,7 @@ def network(seed: int, kind: str, d: int, k: int, scale: float) -> nn.Module:
     return model
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=NETWORKS, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     kind=st.sampled_from(["linear", "tanh", "relu", "batchnorm"]),
@@ -144,7 +148,7 @@ def test_all_theorems_on_random_networks(
     assert not separable or "theorem 4.2 (ii)" in names
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=NETWORKS // 2, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     kind=st.sampled_from(["linear", "tanh", "batchnorm"]),
