@@ -46,7 +46,7 @@ def page_of(results: Sequence[Values], folder: str) -> str:
         "Every claim that was rerun, and what came of it; made from the folder "
         f"[{folder}]({folder}) by `surefoot study results`. Each line leads to the table, the rule that was written "
         "down before the runs, the figures and the command.",
-        f"{counted['held']} held, {counted['did not hold']} did not hold, {counted['not resolved']} are not resolved.",
+        f"{counted['held']} held, {counted['did not hold']} did not hold, {counted['not resolved']} not resolved.",
     ]
     lines = ["| claim | question | verdict | seen | size, seeds | cost |", "|---|---|---|---|---|---|"]
     for values in results:
