@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from surefoot.curvature.hessian import Hessian
 from surefoot.curvature.jacobian import jacobian_norms
 from surefoot.curvature.path import Path, ascent_path, moved
 from surefoot.curvature.sharpness import gn_sharpness
@@ -141,9 +142,13 @@ def step_checks(model: nn.Module, inputs: Tensor, labels: Tensor, *, rho: float,
     Returns:
         The checks.
     """
+    smooth = not any(isinstance(module, KINKED) for module in model.modules())
+    if not Hessian(model, inputs, labels, cache=False).gradient.any():  # nowhere to climb: the step stays where it is
+        here = log_odds_against(_logits(model, inputs), labels)
+        return ascent_checks(Ascent(here, here, 0.0, rho, None, smooth))
     ts = torch.linspace(0, 1, n_points, dtype=torch.float64)
     path = ascent_path(model, inputs, labels, rho=rho, ts=ts)
-    checks = ascent_checks(ascent := _ascent(model, inputs, labels, path))
+    checks = ascent_checks(ascent := _ascent(model, inputs, labels, path, smooth))
     if any(check.violated for check in checks):
         fine = ascent_path(
             model, inputs, labels, rho=rho, ts=torch.linspace(0, 1, 201, dtype=torch.float64), eigenvalues=False
@@ -152,10 +157,9 @@ def step_checks(model: nn.Module, inputs: Tensor, labels: Tensor, *, rho: float,
     return checks
 
 
-def _ascent(model: nn.Module, inputs: Tensor, labels: Tensor, path: Path) -> Ascent:
+def _ascent(model: nn.Module, inputs: Tensor, labels: Tensor, path: Path, smooth: bool) -> Ascent:
     before = log_odds_against(_logits(model, inputs), labels)
     with moved(model, path.rho * path.direction):
         after = log_odds_against(_logits(model, inputs), labels)
     kappa = (path.kappa_min - path.kappa_error).min().item()
-    smooth = not any(isinstance(module, KINKED) for module in model.modules())
     return Ascent(before, after, path.gradient_norm, path.rho, kappa, smooth)

@@ -184,6 +184,24 @@ def test_entropy_theorems_for_any_confidences(before: list[float], rises: list[f
     assert ("theorem 1" if len(before) == 1 else "theorem 2") in applied(checks)
 
 
+def test_curvature_of_a_saturated_network_is_no_rounding() -> None:
+    """With p within 1e-16 of 1, diag(p) − ppᵀ as it is written down is off by tens of per cent."""
+    model = network(6, "batchnorm", 6, 2, 10.0).eval()
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randn(6, 6, generator=generator, dtype=torch.float64)
+    assert violated(certify(model, Split(x, torch.randint(2, (6,), generator=generator)))) == []
+
+
+def test_without_a_gradient_nothing_is_violated() -> None:
+    model = nn.Linear(2, 2).double()
+    nn.init.constant_(model.weight, 0.0)
+    with torch.no_grad():
+        model.bias.copy_(torch.tensor([1e4, 0.0]))
+    checks = step_checks(model, torch.zeros(1, 2).double(), torch.tensor([0]), rho=0.1)
+    assert checks
+    assert violated(checks) == []
+
+
 def test_the_lemma_does_not_apply_where_the_path_bends_down_too_much() -> None:
     step = Ascent(torch.tensor([0.0]).double(), torch.tensor([0.1]).double(), 1.0, 0.5, kappa_min=-3.0)
     lemma = next(check for check in ascent_checks(step) if check.name == "lemma 1")

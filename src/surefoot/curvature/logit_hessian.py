@@ -15,6 +15,9 @@ LogitProduct = Callable[[Tensor], Tensor]
 def softmax_product(probs: Tensor, v: Tensor) -> Tensor:
     r"""Multiply by :math:`H_z = \mathrm{diag}(p) - pp^\top`, row by row.
 
+    Adding a number to a row of ``v`` changes nothing, so the likeliest class is brought to 0 first: where its
+    probability is within rounding of 1, what is left would otherwise be rounding too.
+
     Args:
         probs: Shape ``(n, classes)``.
         v: Shape ``(n, classes)``.
@@ -26,6 +29,7 @@ def softmax_product(probs: Tensor, v: Tensor) -> Tensor:
         >>> softmax_product(torch.tensor([[0.7, 0.3]]), torch.tensor([[1.0, 0.0]]))  # 0.7 · 0.3 = 0.21
         tensor([[ 0.2100, -0.2100]])
     """
+    v = v - v.gather(-1, probs.argmax(-1, keepdim=True))
     return probs * (v - (probs * v).sum(-1, keepdim=True))
 
 

@@ -101,10 +101,12 @@ def ascent_path(
         raise InputError(f"Expected rho > 0, but got {rho}. Pass SAM's radius.")
     ts = torch.linspace(0, 1, 5, dtype=torch.float64) if ts is None else ts.double()
     gradient = Hessian(model, inputs, labels, loss=loss, cache=False).gradient
-    norm = gradient.norm().item()
-    if norm == 0:
+    largest = gradient.abs().max()
+    if largest == 0:
         raise InputError("Expected a gradient, but it is zero. There is no ascent direction at this point.")
-    u = gradient / norm
+    u = gradient / largest  # squares leave the range of floats long before the numbers do
+    norm = (largest * u.norm()).item()
+    u /= u.norm()
     rows = []
     for t in ts.tolist():
         with moved(model, t * rho * u):
