@@ -192,6 +192,12 @@ def test_curvature_of_a_saturated_network_is_no_rounding() -> None:
     assert violated(certify(model, Split(x, torch.randint(2, (6,), generator=generator)))) == []
 
 
+def test_a_gradient_whose_squares_are_zero_is_still_one() -> None:
+    model = network(516, "relu", 4, 4, 10.0).eval()
+    x = torch.randn(1, 4, generator=torch.Generator().manual_seed(516), dtype=torch.float64)
+    assert violated(certify(model, Split(x, model(x).argmax(1)))) == []
+
+
 def test_without_a_gradient_nothing_is_violated() -> None:
     model = nn.Linear(2, 2).double()
     nn.init.constant_(model.weight, 0.0)

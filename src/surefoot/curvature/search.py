@@ -90,6 +90,7 @@ def search(
     caution = BOTTOM if bottom else TOP
     if not bool(start.any()):  # a saturated model: no gradient, and very likely no curvature
         start, warm = torch.ones_like(start), False
+    start = start / start.abs().max()  # of an almost saturated one, whose squares would be zero
     granted = max(warm_products, caution.warm_floor)
     space = Krylov(operator, start, max_products)
     pushed: list[Tensor] = []
