@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
@@ -32,13 +33,18 @@ def study(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
-    """All studies at the smallest size."""
-    out = tmp_path_factory.mktemp("smoke")
-    done = study("all", "--size", "smoke", "--out", "runs", "--json", cwd=out)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    found["folder"] = str(out)
-    return found
+    """All studies at the smallest size, made once for all processes that run tests."""
+    base = tmp_path_factory.getbasetemp()
+    out = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
+    out.mkdir(exist_ok=True)
+    with (out / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        printed = out / "printed.json"
+        if not printed.exists():
+            done = study("all", "--size", "smoke", "--out", "runs", "--json", cwd=out)
+            assert done.returncode == 0, done.stderr
+            printed.write_text(done.stdout)
+    return {**json.loads(printed.read_text()), "folder": str(out)}
 
 
 def test_every_study_gives_a_verdict(smoke: dict) -> None:

@@ -19,6 +19,7 @@ from surefoot.studies.contract import Estimate, Outcome, Verdict
 LEAST_SEEDS = 3
 N_RESAMPLED = 10_000
 NOTHING = Estimate(None, n=0)
+FEW = 5  # parts of a claim whose reasons are all given
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
@@ -187,18 +188,25 @@ def together(parts: Sequence[Verdict]) -> Verdict:
         parts: One verdict each.
 
     Returns:
-        The verdict with all reasons.
+        The verdict with all reasons; of many, those that decide it, and how many others there are.
 
     Example:
         >>> together([Verdict("held", "a"), Verdict("not resolved", "b")])
         Verdict(outcome='not resolved', reason='held: a; not resolved: b')
+        >>> together([*[Verdict("held", "a")] * 5, Verdict("did not hold", "b")]).reason
+        'did not hold: b; of the other parts 5 held'
     """
     outcomes = [part.outcome for part in parts]
     if "did not hold" in outcomes:
         outcome: Outcome = "did not hold"
     else:
         outcome = "not resolved" if "not resolved" in outcomes else "held"
-    return Verdict(outcome, "; ".join(f"{part.outcome}: {part.reason}" for part in parts))
+    said = parts if len(parts) <= FEW else [part for part in parts if part.outcome == outcome]
+    reasons = [f"{part.outcome}: {part.reason}" for part in said]
+    others = {name: outcomes.count(name) for name in ("held", "not resolved") if name != outcome and name in outcomes}
+    if len(said) < len(parts):
+        reasons.append("of the other parts " + " and ".join(f"{count} {name}" for name, count in others.items()))
+    return Verdict(outcome, "; ".join(reasons))
 
 
 def show(estimate: Estimate) -> str:
