@@ -23,7 +23,8 @@ from surefoot.experiment import trained
 from surefoot.metrics.ood import ood_detection
 from surefoot.records import RunFolder
 from surefoot.registry import CORRUPTIONS, METRICS
-from surefoot.schema import Scaling, Split, Splits
+from surefoot.scaling import Scaling
+from surefoot.schema import Split, Splits
 from surefoot.seeding import generator
 
 Record = dict[str, Any]

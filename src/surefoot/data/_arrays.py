@@ -13,7 +13,8 @@ from torch import Tensor
 
 from surefoot.data._divide import DEFAULT, Array, Division, divide
 from surefoot.errors import InputError
-from surefoot.schema import SPLITS, Scaling, Split, SplitName, Splits
+from surefoot.scaling import Scaling
+from surefoot.schema import SPLITS, Split, SplitName, Splits
 
 
 class Readable(Protocol):
