@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from surefoot.data.augment import Augment, build_augment, unchanged
+from surefoot.data.augment import Augment, build_augment
 from surefoot.method import parse_method, read_augment
 from surefoot.models import build_model
 from surefoot.optim import build_optimizer
@@ -45,19 +45,22 @@ def made_splits() -> Splits:
     return Splits(split, split, split, names, "made", Scaling((125.0, 123.0, 114.0), (63.0, 62.0, 67.0)))
 
 
-def batches(splits: Splits, augment: Augment, batch_size: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+def batches(splits: Splits, augment: Augment | None, batch_size: int) -> Callable[[int], tuple[Tensor, Tensor]]:
     """Give a function that forms the batch of a step, as the loop does."""
     order = torch.randperm(N_IMAGES, generator=generator(0, "order/0"))
 
     def form(step: int) -> tuple[Tensor, Tensor]:
         start = step * batch_size % (N_IMAGES - batch_size)
         rows = order[start : start + batch_size]
-        return augment(splits.train.inputs[rows], generator(0, f"augment/{step}")), splits.train.labels[rows]
+        inputs = splits.train.inputs[rows]
+        if augment is not None:
+            inputs = augment(inputs, generator(0, f"augment/{step}"))
+        return inputs, splits.train.labels[rows]
 
     return form
 
 
-def training(splits: Splits, augment: Augment, batch_size: int, layout: torch.memory_format) -> Step:
+def training(splits: Splits, augment: Augment | None, batch_size: int, layout: torch.memory_format) -> Step:
     """Give a function that makes one step and says how many seconds it took."""
     seed_everything(0)
     model = build_model(MODELS.parse("resnet20"), splits).to(memory_format=layout)
@@ -74,7 +77,7 @@ def training(splits: Splits, augment: Augment, batch_size: int, layout: torch.me
     return step
 
 
-def forming(splits: Splits, augment: Augment, batch_size: int) -> Step:
+def forming(splits: Splits, augment: Augment | None, batch_size: int) -> Step:
     """Give a function that forms one batch and says how many seconds it took."""
     form = batches(splits, augment, batch_size)
 
@@ -122,9 +125,9 @@ def main() -> None:
         }
     else:
         contestants = {
-            "step": training(splits, unchanged, given.batch_size, plain),
+            "step": training(splits, None, given.batch_size, plain),
             "step, augmented": training(splits, augment, given.batch_size, plain),
-            "batch": forming(splits, unchanged, given.batch_size),
+            "batch": forming(splits, None, given.batch_size),
             "batch, augmented": forming(splits, augment, given.batch_size),
         }
     found = contest(contestants, given.rounds, 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -210,25 +210,27 @@ def trained(folder: RunFolder) -> tuple[Callable[[Split], Tensor], Splits]:
     found = load_checkpoint(folder.checkpoints)
     if found is None:
         raise InputError(f"Expected a checkpoint, but {folder.path} has none. Run `surefoot train` again.")
-    weights, state = found
-    ensemble = build_ensemble(spec.method.ensemble)
-    trainee = _assemble(spec, splits, ensemble, state.get("member", 0))
+    trainee = _restore(spec, splits, *found)
+    return partial(predict_together, trainee.ensemble, trainee.model, trainee.optimizer, seed=spec.seed), splits
+
+
+def _restore(spec: RunSpec, splits: Splits, weights: dict[str, Tensor], state: dict[str, Any]) -> Trainee:
+    """Assemble a run anew and bring it to where a checkpoint was written."""
+    trainee = _assemble(spec, splits, member=state.get("member", 0))
     trainee.model.load_state_dict(weights)
+    trainee.loss.load_state_dict(state["loss"])
     trainee.optimizer.load_state_dict(state["optimizer"])
-    ensemble.load_state_dict(state.get("ensemble", {}), state["members"])
-    return lambda split: predict_together(ensemble, trainee.model, trainee.optimizer, split, spec.seed), splits
+    trainee.ensemble.load_state_dict(state.get("ensemble", {}), state["members"])
+    return trainee
 
 
 def _measure_checkpoint(
     folder: RunFolder, trackers: Sequence[str], weights: dict[str, Tensor], state: dict[str, Any]
 ) -> list[Record]:
     spec, step = folder.spec, state["step"]
-    splits, ensemble = splits_of(spec), build_ensemble(spec.method.ensemble)
-    trainee = _assemble(spec, splits, ensemble)
-    trainee.model.load_state_dict(weights)
-    trainee.loss.load_state_dict(state["loss"])
-    trainee.optimizer.load_state_dict(state["optimizer"])
-    length = _length(spec, splits, ensemble)
+    splits = splits_of(spec)
+    trainee = _restore(spec, splits, weights, state)
+    length = _length(spec, splits, trainee.ensemble)
     epoch = step // length.steps_per_epoch
     moment = Moment(step, epoch, trainee.model, splits, loss=innermost(trainee.loss), optimizer=trainee.optimizer)
     place = {"run": folder.run_id, "seed": spec.seed, "step": step, "epoch": epoch, "passes": state["passes"]}

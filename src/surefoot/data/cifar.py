@@ -53,12 +53,7 @@ def cifar10(
     Returns:
         The three splits.
     """
-    mark = locate("cifar10", CIFAR10, path, get="cifar10")
-    division = Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test)
-    splits = splits_from_arrays(read_cifar(mark, 10), origin=str(mark), division=division, class_names=CLASS_NAMES)
-    if labels == "clean":
-        return splits
-    return relabel(splits, read_noisy_labels(10, labels, path), origin=f"CIFAR-10N, {labels}")
+    return _load(10, path, labels, Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test))
 
 
 @DATA.register("cifar100", marks=CIFAR100, get="cifar100", licence="none stated")
@@ -84,13 +79,18 @@ def cifar100(
     Returns:
         The three splits.
     """
-    mark = locate("cifar100", CIFAR100, path, get="cifar100")
-    division = Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test)
-    names = _fine_names(mark)
-    splits = splits_from_arrays(read_cifar(mark, 100), origin=str(mark), division=division, class_names=names)
+    return _load(100, path, labels, Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test))
+
+
+def _load(n_classes: int, path: str | None, labels: str, division: Division) -> Splits:
+    """Find the images, divide them, and take people's labels where asked."""
+    name = f"cifar{n_classes}"
+    mark = locate(name, CIFAR10 if n_classes == 10 else CIFAR100, path, get=name)
+    names = CLASS_NAMES if n_classes == 10 else _fine_names(mark)
+    splits = splits_from_arrays(read_cifar(mark, n_classes), origin=str(mark), division=division, class_names=names)
     if labels == "clean":
         return splits
-    return relabel(splits, read_noisy_labels(100, labels, path), origin=f"CIFAR-100N, {labels}")
+    return relabel(splits, read_noisy_labels(n_classes, labels, path), origin=f"CIFAR-{n_classes}N, {labels}")
 
 
 def read_cifar(mark: Path, n_classes: int) -> dict[str, Array]:

@@ -17,6 +17,7 @@ from surefoot.schema import Splits
 
 CIFAR10C = (Mark("labels.npy", "CIFAR-10-C"),)
 CIFAR100C = (Mark("labels.npy", "CIFAR-100-C"),)
+_MARKS = {10: (CIFAR10, CIFAR10C), 100: (CIFAR100, CIFAR100C)}  # of the clean images, of the corrupted ones
 SEVERITIES = 5
 
 
@@ -88,11 +89,8 @@ def cifar10c(
     Returns:
         The splits of cifar10, the test one corrupted.
     """
-    clean = locate("cifar10", CIFAR10, path, get="cifar10")
-    folder = locate("cifar10c", CIFAR10C, path, get="cifar10c").parent
     division = Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test)
-    arrays = _corrupted(read_cifar(clean, 10), *read_cifar_c(folder, corruption, severity))
-    return splits_from_arrays(arrays, origin="cifar10c", division=division, class_names=CLASS_NAMES)
+    return _load(10, path, corruption, severity, division)
 
 
 @DATA.register("cifar100c", marks=CIFAR100C, get="cifar100c", licence="CC BY 4.0")
@@ -120,11 +118,18 @@ def cifar100c(
     Returns:
         The splits of cifar100, the test one corrupted.
     """
-    clean = locate("cifar100", CIFAR100, path, get="cifar100")
-    folder = locate("cifar100c", CIFAR100C, path, get="cifar100c").parent
     division = Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test)
-    arrays = _corrupted(read_cifar(clean, 100), *read_cifar_c(folder, corruption, severity))
-    return splits_from_arrays(arrays, origin="cifar100c", division=division, class_names=tuple(map(str, range(100))))
+    return _load(100, path, corruption, severity, division)
+
+
+def _load(n_classes: int, path: str | None, corruption: str, severity: int, division: Division) -> Splits:
+    """Find the clean and the corrupted images, and test on the latter."""
+    name, (clean, corrupted) = f"cifar{n_classes}", _MARKS[n_classes]
+    mark = locate(name, clean, path, get=name)
+    folder = locate(f"{name}c", corrupted, path, get=f"{name}c").parent
+    arrays = _corrupted(read_cifar(mark, n_classes), *read_cifar_c(folder, corruption, severity))
+    names = CLASS_NAMES if n_classes == 10 else tuple(map(str, range(n_classes)))
+    return splits_from_arrays(arrays, origin=f"{name}c", division=division, class_names=names)
 
 
 def _corrupted(clean: dict[str, Array], pixels: Array, labels: Array) -> dict[str, Array]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from surefoot.data.augment import Augment, unchanged
+from surefoot.data.augment import Augment
 from surefoot.ensembles import Course, Ensemble, innermost
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Batch, Loss, Scene
@@ -48,7 +48,7 @@ class Trainee:
     loss: Loss
     optimizer: Wrapper
     schedule: LRScheduler
-    augment: Augment = unchanged
+    augment: Augment | None = None
     ensemble: Ensemble = field(default_factory=Ensemble)
     member: int = 0
 
@@ -257,8 +257,9 @@ class _Session:
     def _learn(self, rows: Tensor, step: int) -> float:
         model, objective, optimizer = self.trainee.model, self.trainee.loss, self.trainee.optimizer
         train, scene = self.splits.train, self._scene(step - self.start)
-        draw = generator(self.seed, f"augment/{step - self.start}")
-        inputs = self.trainee.augment(train.inputs[rows].to(self.device), draw)
+        inputs = train.inputs[rows].to(self.device)
+        if self.trainee.augment is not None:
+            inputs = self.trainee.augment(inputs, generator(self.seed, f"augment/{step - self.start}"))
         found = Batch(inputs, train.labels[rows].to(self.device), rows.to(self.device))
         batch = objective.prepare(model, found, scene)
         self.batch = found.inputs, found.labels

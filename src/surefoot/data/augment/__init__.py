@@ -19,21 +19,21 @@ Augmentation = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # images, bl
 Augment = Callable[[Tensor, torch.Generator], Tensor]  # the same for one data set, whose black is known
 
 
-def build_augment(parts: Sequence[PartSpec], splits: Splits) -> Augment:
+def build_augment(parts: Sequence[PartSpec], splits: Splits) -> Augment | None:
     """Make one function of several augmentations.
 
     Args:
-        parts: What to apply, in this order; nothing gives the images back as they are.
+        parts: What to apply, in this order.
         splits: The data; their scaling says which value is black.
 
     Returns:
-        A function of images ``(n, channels, height, width)`` and a generator.
+        A function of images ``(n, channels, height, width)`` and a generator; None where there is nothing to apply.
 
     Raises:
         InputError: If the inputs are not images.
     """
     if not parts:
-        return unchanged
+        return None
     if len(splits.input_shape) != 3:
         raise InputError(
             f"Expected images (channels, height, width) to augment, but got inputs of shape {splits.input_shape}. "
@@ -61,8 +61,3 @@ def black_pixel(splits: Splits) -> Tensor:
     """
     black = torch.zeros(1, splits.input_shape[0], 1, 1)
     return (splits.scaling.to_inputs(black) if splits.scaling else black)[0]
-
-
-def unchanged(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Give the inputs back, whatever they are; no number is drawn."""
-    return images
