@@ -46,7 +46,7 @@ OURS = {
     "surefoot aesam": "aesam",
     "surefoot esam": "esam",
 }
-ALWAYS = ("sgd", "floor", "floor + SGD's step")
+ALWAYS = ("sgd", "floor", "floor + SGD's step", "bare swap")
 Step = Callable[[], Any]
 
 
@@ -116,7 +116,7 @@ def contestants(build: Callable[[], tuple[Any, Any, Any]], only: list[str] | Non
 
 
 def plain() -> Iterator[tuple[str, Callable[..., Step]]]:
-    """Plain SGD; two passes without, and with, its step; and the two-step loop that most people copy."""
+    """Plain SGD; two passes without, and with, its step; the least that SAM can be; the loop that most people copy."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -149,6 +149,32 @@ def plain() -> Iterator[tuple[str, Callable[..., Step]]]:
 
         return step
 
+    def bare_swap(model: Any, x: Any, y: Any) -> Step:
+        """Step SAM without any care: no check, no facts, no replay of random numbers, one group, one device."""
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        params = list(model.parameters())
+        places = [torch.empty_like(p) for p in params]
+
+        def step() -> None:
+            optimizer.zero_grad()
+            cross_entropy(model(x), y).backward()
+            grads = [p.grad for p in params]
+            with torch.no_grad():
+                scale = 0.05 / (torch.stack(torch._foreach_norm(grads)).norm().item() + 1e-12)
+                for p, grad, place in zip(params, grads, places, strict=True):
+                    torch.add(p, grad, alpha=scale, out=place)
+            del grads, grad
+            kept = [p.data for p in params]
+            for p, place in zip(params, places, strict=True):
+                p.data = place
+            optimizer.zero_grad()
+            cross_entropy(model(x), y).backward()
+            for p, own in zip(params, kept, strict=True):
+                p.data = own
+            optimizer.step()
+
+        return step
+
     def two_steps(model: Any, x: Any, y: Any) -> Step:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
         params = list(model.parameters())
@@ -170,7 +196,8 @@ def plain() -> Iterator[tuple[str, Callable[..., Step]]]:
 
         return step
 
-    yield from [("sgd", sgd), ("floor", floor), ("floor + SGD's step", floor_and_step), ("two-step loop", two_steps)]
+    yield from [("sgd", sgd), ("floor", floor), ("floor + SGD's step", floor_and_step)]
+    yield from [("bare swap", bare_swap), ("two-step loop", two_steps)]
 
 
 def ours() -> Iterator[tuple[str, Callable[..., Step]]]:

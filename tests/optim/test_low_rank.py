@@ -8,12 +8,18 @@ from torch import nn
 from torch.nn import functional as F
 
 from surefoot.errors import DivergedError, InputError
+from surefoot.optim import _low_rank
 from surefoot.optim.csam import CSAM
 from surefoot.optim.sam import SAM
 from tests.optim.problems import assert_same, losses, make, weights
 from tests.optim.test_degenerate import Poison
 
 D, H = 300, 120
+
+
+@pytest.fixture(autouse=True)
+def small_layers_count(monkeypatch):
+    monkeypatch.setattr(_low_rank, "LARGE", 16_384)  # so that layers which are quick to test are worth it
 
 
 def network(bias=True, seed=0, dtype=torch.float32):
@@ -265,3 +271,9 @@ def test_parts_take_it_too():
         assert optimizer.facts.low_rank == (2 if low_rank else 0)
         results.append(weights(model))
     torch.testing.assert_close(*results, atol=1e-6, rtol=0)
+
+
+def test_layers_that_are_cheap_to_move_are_moved(monkeypatch):
+    monkeypatch.undo()
+    model = nn.Sequential(nn.Linear(D, 256), nn.Tanh(), nn.Linear(256, 200), nn.Tanh(), nn.Linear(200, 3))
+    assert run(model, make("sam", model), data(8, 1), True).facts.low_rank == 1

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from surefoot.errors import InputError
-from surefoot.optim._norms import SMALL
+
+LARGE = 65_536  # numbers in a weight: to move a smaller one costs less than to listen
 
 
 @dataclass
@@ -67,6 +68,7 @@ class Layer:
     delta: Tensor | None = None
     gram: Tensor | None = None
     scale: float = 0.0
+    found: Tensor | None = None  # gradients of the perturbed outputs, where the inputs were those of the clean pass
 
     def listen(self, x: Tensor) -> Tensor:
         """Be the layer in the clean pass, remembering inputs and the gradients of outputs."""
@@ -103,7 +105,15 @@ class Layer:
             self.module.weight.grad.addmm_(self.delta.mT, self.a)
             return None
         self.gram = self.a @ self.a.mT
-        return torch.dot(self.gram.view(-1), (self.delta @ self.delta.mT).view(-1)).item()
+        return self._square(self.gram, self.delta)
+
+    def found_square(self) -> float | None:
+        """Give the squared norm of the perturbed gradient; None where it is not known without reading it."""
+        return None if self.found is None or self.gram is None else self._square(self.gram, self.found)
+
+    @staticmethod
+    def _square(gram: Tensor, delta: Tensor) -> float:
+        return torch.dot(gram.view(-1), (delta @ delta.mT).view(-1)).item()
 
     def perturbed(self, x: Tensor) -> Tensor:
         """Be the layer with its weights moved by s·δᵀa."""
@@ -144,6 +154,7 @@ class _Reusing(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
         call = layer.calls[0]
         ctx.save_for_backward(x)
+        ctx.layer = layer
         out = torch.addmm(_rows(call.outputs), layer.gram, layer.delta, alpha=layer.scale)  # type: ignore[arg-type]  # gram and delta are set before
         if bias is not None and call.bias is not None:
             out += bias - call.bias
@@ -151,8 +162,9 @@ class _Reusing(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        (x,) = ctx.saved_tensors
+        (x,), layer = ctx.saved_tensors, ctx.layer
         rows = _rows(grad)
+        layer.found = rows if layer.found is None else layer.found + rows
         return None, rows.mT @ _rows(x), rows.sum(0) if ctx.needs_input_grad[2] else None, None
 
 
@@ -192,7 +204,7 @@ def _is_plain(module: nn.Linear, optimized: set[int], uses: dict[int, int]) -> b
     return (
         id(weight) in optimized
         and uses[id(weight)] == 1
-        and weight.numel() >= SMALL
+        and weight.numel() >= LARGE
         and type(weight) is nn.Parameter
         and weight.dtype in (torch.float32, torch.float64)
         and "forward" not in module.__dict__

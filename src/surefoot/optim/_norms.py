@@ -48,17 +48,18 @@ def _squares_in_float64(tensors: Sequence[Tensor]) -> float:
 def _squares(tensors: Sequence[Tensor]) -> float:
     """Sum up squares with few readings and few calls.
 
-    A dot product runs at the speed of memory, unlike a norm on a CPU; for small tensors what counts is the number
-    of calls.
+    A dot product runs at the speed of memory, unlike a norm on a CPU. For small tensors what counts is the number of
+    calls, so they are put together first; that also makes the sum independent of where in memory they lie.
     """
     if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1 or tensors[0].element_size() < 4:
         return _inner(tensors, tensors)
     small = [tensor for tensor in tensors if tensor.numel() < SMALL]
     large = [tensor for tensor in tensors if tensor.numel() >= SMALL]
-    if not small:
-        return _inner(large, large)
-    norms = torch.stack(torch._foreach_norm(small))
-    return _inner(large, large) + torch.dot(norms, norms).item()
+    if len(small) > 1:
+        large.append(torch.cat([tensor.detach().reshape(-1) for tensor in small]))
+    else:
+        large += small
+    return _inner(large, large)
 
 
 def inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:

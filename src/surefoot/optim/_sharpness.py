@@ -119,9 +119,14 @@ class SharpnessAware(Composed):
         if scale != 1:
             torch._foreach_mul_(grads, 1 / scale)
             self._now.norm = self._now.agreed = None
-        every = [(p, self.radius(group)) for group in self.param_groups for p in group["params"]]
-        on_it = [(index, rho) for index, (p, rho) in enumerate(every) if p.grad is not None]
-        indices, rhos = [index for index, _ in on_it], [rho for _, rho in on_it]
+        indices: list[int] = []
+        rhos: list[float] = []
+        first = 0
+        for group in self.param_groups:
+            here = [index for index, p in enumerate(group["params"], first) if p.grad is not None]
+            indices += here
+            rhos += [self.radius(group)] * len(here)
+            first += len(group["params"])
         return Slope(moving, grads, rhos, indices, self._norm(grads), self.t, self.model)
 
     def radius(self, group: dict[str, Any]) -> float:
@@ -155,7 +160,7 @@ class SharpnessAware(Composed):
     def _descend(self, slope: Slope, scale: float) -> None:
         """Turn the perturbed gradients into those to step on, brought to the clean norm first if asked for."""
         moving = self._moving()
-        self._now.perturbed_norm = norm = total_norm(grads_of(moving)) / scale
+        self._now.perturbed_norm = norm = self._perturbed_norm(moving) / scale
         self._note_overflow(norm, "gradient norm at the perturbed weights")
         if self._now.error is not None or not self._now.climbed:
             return
@@ -172,6 +177,16 @@ class SharpnessAware(Composed):
             self.descent.combine(Pair(clean, grads, params, [slope.indices[i] for i in both], slope.norm))
             if scale != 1:
                 torch._foreach_mul_(grads_of(params), scale)
+
+    def _perturbed_norm(self, moving: list[Tensor]) -> float:
+        """Give the norm of the perturbed gradients, without reading those that are products of two known factors."""
+        known = {layer.module.weight: layer.found_square() for layer in self._now.layers}
+        rest = [parameter for parameter in moving if known.get(parameter) is None]
+        if len(rest) < len(moving):
+            square = sum(value for value in known.values() if value is not None) + sum_of_squares(grads_of(rest))
+            if 0 < square < math.inf:
+                return math.sqrt(square)
+        return total_norm(grads_of(moving))
 
     @torch.no_grad()
     def _coast(self, slope: Slope) -> None:

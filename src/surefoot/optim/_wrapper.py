@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from abc import abstractmethod
@@ -303,7 +304,7 @@ def finite(value: Tensor | float, what: str) -> float:
         DivergedError: If it is NaN or infinite.
     """
     number = value.item() if isinstance(value, Tensor) else value
-    if number != number or number in (float("inf"), float("-inf")):
+    if not math.isfinite(number):
         raise DivergedError(
             f"Expected a finite {what}, but got {number}. Lower the learning rate or clip the gradient."
         )

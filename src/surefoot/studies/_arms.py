@@ -52,7 +52,9 @@ def finished(
     return Arm(spec, tracking(track), shift)
 
 
-def moving(method: str, size: Size, *, steps: int = 2000, full_batch: bool = False, track: str = "") -> Arm:
+def moving(
+    method: str, size: Size, *, steps: int = 2000, full_batch: bool = False, track: str = "", classes: int = 10
+) -> Arm:
     """Make an arm whose way matters: a tanh network with two hidden layers of 200 units and a constant rate.
 
     Args:
@@ -61,6 +63,7 @@ def moving(method: str, size: Size, *, steps: int = 2000, full_batch: bool = Fal
         steps: At ``laptop``, about how many.
         full_batch: Whether one step sees all 5,000 examples.
         track: What to measure on the way.
+        classes: 100 for CIFAR-100.
 
     Returns:
         The arm.
@@ -74,7 +77,7 @@ def moving(method: str, size: Size, *, steps: int = 2000, full_batch: bool = Fal
     epochs = max(1, wanted // -(-n_train // batch_size))
     spec = make_spec(
         method,
-        data=_data.dynamics(size),
+        data=_data.dynamics(size, classes),
         model=f"mlp:width={width},activation=tanh",
         epochs=epochs,
         batch_size=batch_size,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+
+from surefoot.report.summary import Spread
 from surefoot.studies._arms import moving
-from surefoot.studies.contract import Arm, Runs, Size
+from surefoot.studies.contract import Analysis, Arm, Column, Estimate, Published, Row, Runs, Size, Table
+from surefoot.studies.statistics import correlation, mean, mean_and_sd
 
 RATES = {
     "gd": (2 / 40, 2 / 20, 2 / 10, 2 / 5),
@@ -12,6 +17,7 @@ RATES = {
     "muon": (0.002, 0.005, 0.01, 0.02),
     "sam": (0.02, 0.05, 0.1, 0.2),
 }
+NAMES = {"gd": "GD", "sgd": "SGD", "adamw": "AdamW", "muon": "Muon", "sam": "SAM"}
 PLAIN = "momentum=0,weight_decay=0"
 OPTIONS = {"gd": "", "sgd": f",{PLAIN}", "adamw": ",weight_decay=0", "muon": "", "sam": f",rho=0.05,{PLAIN}"}
 STEPS = {"gd": 300, "sgd": 2000, "adamw": 1200, "muon": 800, "sam": 2000}
@@ -22,7 +28,8 @@ EVERY: dict[Size, dict[bool, int]] = {
     "paper": {True: 100, False: 100},
 }
 PROBE: dict[Size, tuple[int, int]] = {"smoke": (500, 32), "laptop": (2000, 256), "paper": (5000, 5000)}
-
+CORRELATED = ("train ECE", "train KCE", "test ECE", "test KCE")
+HORIZONS = (0.25, 0.5)  # shares of a run, beside the whole of it
 
 BULK_RATES = (2 / 70, 2 / 30)
 PROJECTED_STEPS = 300
@@ -42,12 +49,13 @@ def label(optimizer: str, lr: float) -> str:
     return f"{optimizer}, η = {lr:.3g}"
 
 
-def coupled(optimizer: str, lr: float, size: Size, *, loss: str = "", more: str = "") -> Arm:
+def coupled(optimizer: str, lr: float, size: Size, *, loss: str = "", more: str = "", classes: int = 10) -> Arm:
     """Make the arm of an optimizer at a learning rate."""
     full = optimizer == "gd"
     method = f"{optimizer}:lr={lr:.6g}{OPTIONS[optimizer]}"
     method = f"{loss} + {method}" if loss else method
-    return moving(method, size, steps=STEPS[optimizer], full_batch=full, track=track(size, full_batch=full, more=more))
+    measured = track(size, full_batch=full, more=more)
+    return moving(method, size, steps=STEPS[optimizer], full_batch=full, track=measured, classes=classes)
 
 
 def projected(k: int, lr: float, size: Size) -> Arm:
@@ -59,9 +67,10 @@ def projected(k: int, lr: float, size: Size) -> Arm:
     return moving(method, size, steps=PROJECTED_STEPS, track=track(size))
 
 
-def all_coupled(size: Size, optimizers: tuple[str, ...] = tuple(RATES)) -> dict[str, Arm]:
+def all_coupled(size: Size, optimizers: tuple[str, ...] = tuple(RATES), classes: int = 10) -> dict[str, Arm]:
     """Make all arms; the smoke size has two rates of each."""
-    return {label(name, lr): coupled(name, lr, size) for name in optimizers for lr in rates(name, size)}
+    every = [(name, lr) for name in optimizers for lr in rates(name, size)]
+    return {label(name, lr): coupled(name, lr, size, classes=classes) for name, lr in every}
 
 
 def rates(optimizer: str, size: Size) -> tuple[float, ...]:
@@ -84,4 +93,48 @@ def ranked(runs: Runs, optimizer: str, key: str) -> dict[int, list[list[float]]]
         for seed, steps in runs.series(arm, key).items():
             if steps:
                 found[1000 * rank + seed] = [[float(step), values[0]] for step, values in steps.items()]
+    return found
+
+
+def correlate(runs: Runs, published: Published) -> Analysis:
+    """Correlate calibration error and sharpness over each run: mean ± sd over rates, also over shorter horizons.
+
+    Args:
+        runs: Runs of :func:`all_coupled`.
+        published: What was printed for each of ``CORRELATED``; may lack some or all.
+
+    Returns:
+        The table, and the mean r of train ECE over all runs of each optimizer.
+    """
+    rows = [_row(runs, name, 1.0, published) for name in CORRELATED]
+    rows += [_row(runs, name, share, {}) for share in HORIZONS for name in ("train ECE", "test ECE")]
+    numbers: dict[str, Estimate] = {}
+    for optimizer in RATES:
+        per_run = [r for arm in arms_of(runs, optimizer) for r in _by_seed(runs, arm, "train ECE", 1.0)]
+        numbers[f"r of train ECE and sharpness, {NAMES[optimizer]}"] = mean(per_run)
+    return Analysis(Table(tuple(Column(key, f"r, {name}") for key, name in NAMES.items()), tuple(rows)), numbers)
+
+
+def _row(runs: Runs, name: str, share: float, published: Published) -> Row:
+    label = name if share == 1 else f"{name}, first {100 * share:.0f} % of the steps"
+    measured = {optimizer: _over_rates(runs, optimizer, name, share) for optimizer in RATES}
+    return Row(label, published.get(name, {}), measured)
+
+
+def _over_rates(runs: Runs, optimizer: str, name: str, share: float) -> Spread | None:
+    """Average r over seeds at each rate, then give mean ± sd over rates."""
+    found = [_by_seed(runs, arm, name, share) for arm in arms_of(runs, optimizer)]
+    over = mean_and_sd([statistics.fmean(values) for values in found if values])
+    if over.value is None or over.high is None:
+        return None
+    return Spread(over.value, over.high - over.value if over.n > 1 else None, over.n)
+
+
+def _by_seed(runs: Runs, arm: str, name: str, share: float) -> list[float]:
+    key = name.lower().replace(" ", "/")
+    found = []
+    for steps in runs.series(arm, key, "gn_sharpness/value").values():
+        end = share * max(steps, default=0)
+        r = correlation(values for step, values in steps.items() if step <= end)
+        found += [r] if math.isfinite(r) else []
     return found

@@ -17,8 +17,9 @@ def hundred_classes(size: Size) -> str:
     return "cifar100" if size == "paper" else "fashion"
 
 
-def dynamics(size: Size) -> str:
-    """Data for questions about curvature along training: 5,000 + 5,000 of CIFAR-10 where it is found."""
-    if size == "smoke" or find(DATA["cifar10"].facts["marks"]) is None:
+def dynamics(size: Size, classes: int = 10) -> str:
+    """Data for questions about curvature along training: 5,000 + 5,000 of CIFAR, of CIFAR-10 where it is found."""
+    missing = classes == 10 and find(DATA["cifar10"].facts["marks"]) is None
+    if size == "smoke" or missing:
         return "fashion"
-    return "cifar10:n_train=5000,n_test=5000"
+    return f"cifar{classes}:n_train=5000,n_test=5000"
