@@ -138,7 +138,8 @@ def run(
             )
         for split in SPLITS:
             logits = predict_together(ensemble, trainee.model, trainee.optimizer, splits[split], spec.seed).numpy()
-            folder.write_predictions(Predictions(logits, splits[split].labels.numpy(), split))
+            labels = splits[split].labels.numpy()
+            folder.write_predictions(Predictions(logits, labels, split, class_names=splits.class_names))
         passes = folder.steps()[-1]["passes"]
         evaluate(folder, passes)
         seconds = {"seconds": round(folder.seconds(), 3), "tracking_seconds": round(folder.tracking_seconds(), 3)}

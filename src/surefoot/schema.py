@@ -92,12 +92,13 @@ class Splits:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Logits and labels of one split, and which split a calibrator behind them was fitted on."""
+    """Logits and labels of one split, what the classes are called, and which split a calibrator was fitted on."""
 
     logits: np.ndarray[Any, Any]
     labels: np.ndarray[Any, Any]
     split: SplitName
     fitted_on: SplitName | None = None
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse shapes that do not fit, and predictions calibrated on the very split they are for."""

@@ -30,13 +30,15 @@ def test_a_folder_gives_back_what_was_written(tmp_path: Path) -> None:
     folder.add_seconds(1, 0.25)
     folder.add_seconds(2, 0.5)
     folder.write_measures([{"metric": "ece", "value": 0.1}])
-    folder.write_predictions(Predictions(np.array([[0.5, 1.5]], np.float32), np.array([1]), "test"))
+    logits, names = np.array([[0.5, 1.5]], np.float32), ("cat", "dog")
+    folder.write_predictions(Predictions(logits, np.array([1]), "test", class_names=names))
     again = RunFolder(tmp_path / "run")
     assert (again.run_id, again.spec, again.data) == ("abc", SPEC, {"fingerprint": "f"})
     assert again.steps() == [{"step": 1, "loss": 0.5}]
     assert again.seconds() == 0.75
     assert again.measures() == [{"metric": "ece", "value": 0.1}]
     assert again.predictions("test").logits.tolist() == [[0.5, 1.5]]
+    assert again.predictions("test").class_names == names
     assert again.done() is None
     again.finish({"passes": 3})
     assert again.done() == {"passes": 3}

@@ -7,7 +7,7 @@
     steps.jsonl          one line per step and per tracked moment
     timing.jsonl         seconds spent; kept apart, so that everything else is the same bits every time
     splits.npz           where each example of each split stands in the published data
-    predictions/         <split>.npz with logits and labels
+    predictions/         <split>.npz with logits, labels and the classes' names
     measures.jsonl       one line per metric, split and calibrator
     tracked.jsonl        one line per tracker asked after the fact
     shift.jsonl          one line per corruption and severity, and per strange data set
@@ -173,7 +173,10 @@ class RunFolder:
     def write_predictions(self, predictions: Predictions) -> None:
         """Store the predictions of one split."""
         buffer = io.BytesIO()
-        np.savez(buffer, logits=predictions.logits, labels=predictions.labels)
+        arrays = {"logits": predictions.logits, "labels": predictions.labels}
+        if predictions.class_names:
+            arrays["class_names"] = np.array(predictions.class_names)
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]  # NumPy's stubs take names for allow_pickle
         (self.path / "predictions").mkdir(exist_ok=True)
         write_bytes(self.path / "predictions" / f"{predictions.split}.npz", buffer.getvalue())
 
@@ -185,7 +188,8 @@ class RunFolder:
                 f"Expected predictions of the {split} split, but {self.path} has none. Let the run finish."
             )
         with np.load(path, allow_pickle=False) as arrays:
-            return Predictions(arrays["logits"], arrays["labels"], split)
+            names = tuple(arrays["class_names"].tolist()) if "class_names" in arrays else ()
+            return Predictions(arrays["logits"], arrays["labels"], split, class_names=names)
 
     def write_rows(self, rows: Mapping[SplitName, Rows]) -> None:
         """Store which rows of the published data make each split."""
