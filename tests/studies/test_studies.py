@@ -91,7 +91,11 @@ def test_every_study_says_what_it_asks_and_how_it_is_judged(name: str) -> None:
     assert found.question.endswith("?")
     assert "Held if" in found.rule or "eld if" in found.rule
     assert set(found.seeds) == set(SIZES)
-    assert found.seeds["laptop"] >= 3
+    # Curvature along training is pooled over learning rates, finished networks over seeds.
+    arms = found.grid("laptop").values()
+    along = all(any(tracker.startswith("gn_sharpness") for tracker in arm.tracking.trackers) for arm in arms)
+    assert found.seeds["laptop"] >= (1 if along else 3)
+    assert found.seeds["laptop"] * len(arms) >= 4
     assert found.drawings
 
 

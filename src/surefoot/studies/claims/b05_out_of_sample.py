@@ -76,6 +76,6 @@ def b5() -> Study:
         grid=grid,
         analyse=analyse,
         judge=judge,
-        seeds={"smoke": 1, "laptop": 3, "paper": 1},
+        seeds={"smoke": 1, "laptop": 1, "paper": 1},
         drawings=(Drawing("dynamics", "muon"), Drawing("dynamics", "sgd")),
     )
