@@ -12,7 +12,7 @@ from surefoot.studies.statistics import above, difference, no_worse, together
 
 RATES: dict[Size, tuple[float, ...]] = {
     "smoke": (0.1, 0.8),
-    "laptop": (0.05, 0.1, 0.2, 0.4, 0.8),
+    "laptop": (0.05, 0.1, 0.2),  # from 0.4 on, SGD diverges as well
     "paper": (0.01, 0.05, 0.1, 0.5, 1.0),
 }
 OPTIMIZERS = ("sgd", "sam", "ssam")
