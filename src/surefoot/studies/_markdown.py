@@ -51,7 +51,7 @@ def page_of(results: Sequence[Values], folder: str) -> str:
     lines = ["| claim | question | verdict | seen | size, seeds | cost |", "|---|---|---|---|---|---|"]
     for values in results:
         link = f"[{values['claim']}]({folder}/{values['study']}/README.md)"
-        reason = _plain(values["verdict"]["reason"])
+        reason = _plain(_brief(**values["verdict"]))
         size = f"{values['size']}, {len(values['seeds'])}"
         cost = f"{values['cost']['runs']} runs, {show_seconds(values['cost']['seconds'])}"
         cells = (link, _plain(values["question"]), values["verdict"]["outcome"], reason, size, cost)
@@ -92,6 +92,13 @@ def _spread(spread: Values | None, column: Values) -> str:
 
 def _list(items: Any) -> str:
     return "\n".join(f"* {_plain(item)}" for item in items)
+
+
+def _brief(outcome: str, reason: str) -> str:
+    """Give the parts of a reason that decide, at most two; the study's own page has the others."""
+    parts = reason.split("; ")
+    parts.sort(key=lambda part: not part.startswith(outcome))
+    return "; ".join(parts[:2]) + ("; …" if len(parts) > 2 else "")
 
 
 def _plain(text: str) -> str:
