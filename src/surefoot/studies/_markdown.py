@@ -121,10 +121,8 @@ def _where(setting: Values) -> str:
     if not setting:
         return "no run finished"
     n = setting["examples"]
-    return (
-        f"{setting['data']} ({n['train']} train, {n['test']} test), {setting['model']}, {setting['epochs']} epochs in "
-        f"batches of {setting['batch_size']}"
-    )
+    lengths = " or ".join(f"{epochs} epochs in batches of {batch_size}" for epochs, batch_size in setting["lengths"])
+    return f"{setting['data']} ({n['train']} train, {n['test']} test), {setting['model']}, {lengths}"
 
 
 def _environment(environment: Values) -> str:

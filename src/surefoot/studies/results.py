@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -57,8 +57,8 @@ def write_result(result: Result, results: Path, command: str) -> Path:
 def to_json(result: Result, command: str, figures: list[str]) -> dict[str, Any]:
     """Write a result as plain JSON values."""
     study, runs = result.plan.study, result.runs
-    some = next(iter(runs.all()), None)
-    costs = [run.done() or {} for run in runs.all()]
+    every = runs.all()
+    costs = [run.done() or {} for run in every]
     return {
         "study": result.plan.name,
         "claim": study.claim,
@@ -76,8 +76,8 @@ def to_json(result: Result, command: str, figures: list[str]) -> dict[str, Any]:
             "passes": sum(cost.get("passes", 0) for cost in costs),
             "seconds": round(sum(cost.get("seconds", 0) + cost.get("tracking_seconds", 0) for cost in costs), 1),
         },
-        "setting": _setting(some) if some else {},
-        "environment": some.environment if some else {"surefoot": surefoot.__version__},
+        "setting": _setting(every) if every else {},
+        "environment": every[0].environment if every else {"surefoot": surefoot.__version__},
         "arms": {arm: [run.path.name for run in found.values()] for arm, found in runs.found.items()},
         "failed": {arm: {str(seed): str(e) for seed, e in errors.items()} for arm, errors in runs.failed.items()},
         "figures": figures,
@@ -96,14 +96,14 @@ def _table(table: Table) -> dict[str, Any]:
     }
 
 
-def _setting(run: RunFolder) -> dict[str, Any]:
-    spec = run.spec
+def _setting(runs: Sequence[RunFolder]) -> dict[str, Any]:
+    """Say on what a study ran: data, network and schedule of its first run, and every length that there was."""
+    spec = runs[0].spec
     return {
         "data": _anonymous(str(spec.data)),
         "model": str(spec.model),
-        "examples": run.data["examples"],
-        "epochs": spec.epochs,
-        "batch_size": spec.batch_size,
+        "examples": runs[0].data["examples"],
+        "lengths": [list(length) for length in dict.fromkeys((r.spec.epochs, r.spec.batch_size) for r in runs)],
         "schedule": spec.schedule,
     }
 
