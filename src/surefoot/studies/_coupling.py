@@ -34,8 +34,8 @@ CORRELATED = ("train ECE", "train KCE", "test ECE", "test KCE")
 HORIZONS = (0.25, 0.5)  # shares of a run, beside the whole of it
 
 BULK_RATES = (2 / 70, 2 / 50, 2 / 30)  # both ends as published
-PROJECTED_STEPS = 300
-RENEWED: dict[Size, int] = {"smoke": 10, "laptop": 50, "paper": 10}
+PROJECTED_STEPS = 2000
+RENEWED: dict[Size, int] = {"smoke": 10, "laptop": 25, "paper": 10}
 
 
 def track(size: Size, *, full_batch: bool = False, more: str = "") -> str:
