@@ -216,7 +216,8 @@ def _parquet(path: Path) -> Batches:
         ) from error
 
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
-        with parquet.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
+        # Small buffers, one per column: a map of the file would count as memory, and so would whole row groups.
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 14) as file:
             total, done = max(1, file.metadata.num_rows), 0
             for batch in file.iter_batches(batch_size=n, columns=names, use_threads=False):
                 done += len(batch)
