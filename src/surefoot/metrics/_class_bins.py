@@ -11,7 +11,6 @@ from torch import Tensor
 
 from surefoot.metrics._binning import Array, check_bins, index_of
 from surefoot.metrics._sums import TOLERANCE, check_rows
-from surefoot.metrics._threads import in_threads
 
 _ENTRIES = 1 << 18  # so that what several passes go over stays in the processor's cache
 _WIDE = (torch.float32, torch.float64)
@@ -20,7 +19,7 @@ _WIDE = (torch.float32, torch.float64)
 def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
     """Do what ``bin_sums`` does for each class k, with p_k as the confidence and y = k as the correctness.
 
-    Rows are checked on the way, since they are in the cache then. Each thread takes a run of rows.
+    Rows are checked on the way, since they are in the cache then. One thread: most steps keep Python's lock.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``.
@@ -41,23 +40,15 @@ def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
     """
     check_bins(n_bins)
     probs, truth = probs.detach(), labels.cpu().numpy()
-    n = len(truth)
-    runs = max(1, min(torch.get_num_threads(), probs.numel() // _ENTRIES))
-    ends = [n * i // runs for i in range(runs + 1)]
-
-    def run(i: int) -> Array:
-        here = slice(ends[i], ends[i + 1])
-        return _sums_of_run(probs[here], truth[here], n_bins, ends[i])
-
-    table: Array = np.sum(in_threads(run, range(runs)), axis=0)
+    table = _sums(probs, truth, n_bins)
     # What is above the first bin was counted; the rest of the examples, and of the sum of p_k, is in it.
-    table[0, :, 0] = n - table[0, :, 1:].sum(1)
+    table[0, :, 0] = len(truth) - table[0, :, 1:].sum(1)
     table[1, :, 0] = np.maximum(table[1, :, 0] - table[1, :, 1:].sum(1), 0)
     return torch.from_numpy(table)
 
 
-def _sums_of_run(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int, first: int) -> Array:
-    """Give the table of some rows, but with the sum of all p_k where the first bin's belongs."""
+def _sums(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int) -> Array:
+    """Give the table, but with the sum of all p_k where the first bin's belongs."""
     n_classes = probs.shape[1]
     size = n_classes * n_bins
     table, sums, p_y = np.zeros((3, size)), np.zeros(n_classes), np.empty(len(truth))
@@ -77,7 +68,7 @@ def _sums_of_run(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int, first:
         off = np.abs(p.sum(1) - 1).max()
         # Written so that NaN fails: a comparison with it is false.
         if not (off <= TOLERANCE and value.min(initial=0) >= 0):
-            check_rows(probs[start : start + len(p)], first + start)
+            check_rows(probs[start : start + len(p)], start)
         cells.append(place % n_classes * n_bins + index_of(value, n_bins))
         values.append(value)
         here = slice(start, start + len(p))
