@@ -33,7 +33,7 @@ tests: setup
 data: setup  ## Rebuild the embedded data from Debian's dataset-fashion-mnist
 	$(BIN)/python scripts/build_fashion.py
 
-studies: setup  ## Rerun all published claims at laptop size; about an hour on two cores
+studies: setup  ## Rerun all published claims at laptop size; more than two hours on two cores
 	$(BIN)/surefoot study all --size laptop --results results
 
 results: setup  ## Make RESULTS.md and the studies' pages again from results/

@@ -10,8 +10,6 @@ from surefoot.records import RunFolder
 
 Place = tuple[str | None, int, str | None]  # corruption, severity, strange data set
 SCORE = "max_probability"  # strange inputs are told from familiar ones by it
-
-
 CORRUPTIONS = ("motion_blur", "defocus_blur", "impulse_noise")  # the CSAM paper's
 
 
