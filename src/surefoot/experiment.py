@@ -68,7 +68,7 @@ def check(spec: RunSpec) -> None:
     Raises:
         InputError: If its parts do not fit together.
     """
-    _assemble(spec, splits_of(spec), build_ensemble(spec.method.ensemble))
+    _assemble(spec, splits_of(spec))
 
 
 def run(
