@@ -48,7 +48,7 @@ def images(n: int) -> tuple[Tensor, Tensor]:
     """Load ``n`` standardised 3×32×32 images, or make some up."""
     if IMAGES.exists():
         with np.load(IMAGES) as arrays:
-            x = torch.tensor(arrays["x_train"][:n].transpose(0, 3, 1, 2) / 255.0, dtype=torch.float32)
+            x = torch.tensor(arrays["x_train"][:n].transpose(0, 3, 1, 2) / 255.0, dtype=torch.float32).contiguous()
             y = torch.tensor(arrays["y_train"][:n].astype(np.int64))
         return (x - x.mean(0)) / x.std(0), y
     generator = torch.Generator().manual_seed(0)

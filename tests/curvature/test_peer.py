@@ -13,6 +13,7 @@ from tests.curvature.problems import problem
 curvlinops = pytest.importorskip("curvlinops", reason="curvlinops is not installed; see docs/curvature.md")
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # of curvlinops' own dependencies
 @pytest.mark.parametrize("network", ["mlp", "batchnorm", "conv"])
 def test_products_equal_those_of_curvlinops(network: str) -> None:
     model, x, y = problem(network)

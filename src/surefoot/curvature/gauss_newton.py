@@ -165,21 +165,6 @@ class GaussNewton(Operator):
         self.pushed = torch.cat(pushed)
         return result
 
-    def at_inputs(self, v: Tensor, inputs: Tensor) -> Tensor:
-        """Give (∂z/∂inputs)ᵀ H_z J v / n: where a product ends if it is pulled back to the inputs.
-
-        Args:
-            v: Shape ``(d,)``.
-            inputs: The tensor given at construction, which requires gradients; the graphs must be kept.
-
-        Returns:
-            Shape of the inputs.
-        """
-        parts = self._weights.parts(v)
-        with still(self._model):
-            pushed = [tape.middle(tape.push(parts)) for tape in self._tapes]
-        return torch.autograd.grad([tape.logits for tape in self._tapes], inputs, pushed, retain_graph=True)[0]
-
 
 def fastest_form(model: nn.Module, inputs: Tensor, labels: Tensor, *, rows: int = 128) -> Form:
     """Time one product of either form on a few rows, once per model, and remember the faster.

@@ -84,18 +84,3 @@ class Hessian(Operator):
                 live = [(grad, part) for grad, part in zip(tape.grads, parts, strict=True) if grad is not None]
                 result += self._weights.pull([grad for grad, _ in live], [part for _, part in live])
         return result
-
-    def at_inputs(self, v: Tensor, inputs: Tensor) -> Tensor:
-        """Give ∂(vᵀ∇L)/∂inputs: how a step along v changes the inputs' own gradient.
-
-        Args:
-            v: Shape ``(d,)``.
-            inputs: The tensor given at construction, which requires gradients; the graphs must be kept.
-
-        Returns:
-            Shape of the inputs.
-        """
-        parts = self._weights.parts(v)
-        pairs = [(g, part) for tape in self._tapes for g, part in zip(tape.grads, parts, strict=True) if g is not None]
-        outputs, cotangents = [g for g, _ in pairs], [part for _, part in pairs]
-        return torch.autograd.grad(outputs, inputs, cotangents, retain_graph=True)[0]

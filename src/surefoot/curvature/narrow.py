@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
-from surefoot.curvature.chain import is_chain, modules_of
-from surefoot.curvature.gauss_newton import GaussNewton
-from surefoot.curvature.hessian import Hessian
+from surefoot.curvature.chain import is_chain, layers, modules_of
+from surefoot.curvature.chain_matrix import ChainMatrix
 from surefoot.curvature.lanczos import Krylov, assess
-from surefoot.curvature.objective import LossFunction, still
-from surefoot.errors import InputError
+from surefoot.curvature.objective import LossFunction
 from surefoot.seeding import generator
 
 WIDTH = 96  # input directions to begin with
 WIDEST = 256  # beyond it, start again from the first ones
 ADDED = 64  # directions that a failed check adds
 KEPT = 3  # Ritz vectors that the next search starts from: the next top eigenvector is likely among them
-MIXED = 0.3  # share of each further vector in a start
+MIXED = 0.15  # share of each further vector in a start
 FLOOR = 7  # narrow products before an estimate is believed
 MOST = 40  # narrow products in one search
 ROUNDS = 3  # checks before giving up
+SKETCHED = 128  # random directions that stand for all those outside the basis: a norm to about a tenth
 GAP = 0.5  # θ − κ in units of θ, with κ the curvature outside the basis
 STRICTER = 4.0  # the narrow search must be better than the tolerance by this
 
@@ -35,9 +34,9 @@ class Narrowly:
     Attributes:
         value: A Rayleigh quotient of the whole matrix: never above its top eigenvalue.
         error: Estimate of the distance: that of the narrow search, and what the directions outside could add.
-        residual: r = ‖A v − value · v‖ in the whole space.
+        residual: r = ‖A v − value · v‖ in the whole space; its part outside the basis to about a tenth.
         vector: v, a unit vector of the whole space.
-        n_products: Products with the whole matrix.
+        n_products: Products with the whole matrix: one for each time that the basis had to be widened.
         n_narrow: Products with the narrow one, each at a fraction of the price.
     """
 
@@ -65,31 +64,17 @@ def is_wide(model: nn.Module, inputs: Tensor) -> bool:
     return first.weight.requires_grad and first.in_features >= 4 * WIDTH and len(inputs) >= 4 * WIDTH
 
 
-class _NarrowChain(nn.Module):
-    """The chain with first weights W₁ + U Pᵀ, of which only U moves; takes rows [Pᵀx, W₁x − W₁PPᵀx]."""
-
-    def __init__(self, first: nn.Linear, after: list[nn.Module], basis: Tensor) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(first.weight.detach() @ basis)
-        self.bias = first.bias
-        self.after = nn.Sequential(*after)
-
-    def forward(self, rows: Tensor) -> Tensor:
-        width = self.weight.shape[1]
-        out: Tensor = self.after(linear(rows[:, :width], self.weight, self.bias) + rows[:, width:])
-        return out
-
-
 class NarrowSearch:
     r"""Top eigenvalue of a perceptron's Gauss–Newton matrix or Hessian, mostly by narrow products.
 
     The first layer's part of an eigenvector is :math:`\sum_i \delta_i x_i^\top`, so its rows lie among the leading
     directions of the inputs. With P an orthonormal basis of some of them, the matrix restricted to directions
     :math:`UP^\top` in the first layer is that of a network with few inputs, and a product costs a fraction. What the
-    restriction leaves out shows in one product with the whole matrix, as the part s of Av outside. It lifts the top
-    eigenvalue above θ by about ‖s‖²/(θ − κ), with κ the curvature outside (Kato and Temple), which is small because
-    the leading directions are inside; κ ≤ θ/2 is taken for granted. Where that lift is too much for the tolerance,
-    the directions of s join P.
+    restriction leaves out is the part s of Av outside. It lifts the top eigenvalue above θ by about ‖s‖²/(θ − κ), with
+    κ the curvature outside (Kato and Temple), which is small because the leading directions are inside; κ ≤ θ/2 is
+    taken for granted. ‖s‖ needs no product with the whole matrix: the inputs' parts outside are multiplied once by a
+    few random directions, and ‖s‖² is the expected square of what v makes of those. Where the lift is too much for the
+    tolerance, a whole product finds s, and its directions join P.
 
     Args:
         model: A chain that :func:`is_wide` accepts.
@@ -101,10 +86,17 @@ class NarrowSearch:
     """
 
     def __init__(self, model: nn.Module, inputs: Tensor) -> None:
-        self._entering = _split(model, inputs)[1]
+        self._entering = layers(model, inputs)[1][0].inputs
         self.basis = _leading(self._entering)
         self.kept: Tensor | None = None
-        self._projected = self._entering @ self.basis
+        self._draw = _gaussian(self._entering, SKETCHED) / SKETCHED**0.5
+        self._drawn = self._entering @ self._draw
+        self._project(self._entering @ self.basis)
+
+    def _project(self, projected: Tensor) -> None:
+        """Take the inputs' coordinates in the basis, and from them the sketch of what is outside."""
+        self._projected = projected
+        self._outside = self._drawn - projected @ (self.basis.T @ self._draw)
 
     def find(
         self, model: nn.Module, labels: Tensor, *, gauss_newton: bool, loss: LossFunction, tol: float
@@ -121,22 +113,21 @@ class NarrowSearch:
         Returns:
             What was found; None where the tolerance was not reached, or there is no gradient to start from.
         """
-        first, _, after = _split(model, self._entering[:0])
-        hidden = linear(self._entering, first.weight.detach())
+        modules = dropwhile(lambda module: not isinstance(module, nn.Linear), modules_of(model))
+        logits, found = layers(nn.Sequential(*modules), self._entering, bends=not gauss_newton)
         n_narrow = 0
-        for n_products in range(1, ROUNDS + 1):
-            narrow = _NarrowChain(first, after, self.basis).train(model.training)
-            offset = hidden - linear(self._projected, narrow.weight.detach())
-            rows = torch.cat([self._projected, offset], dim=1).requires_grad_()
-            operator, gradient = _operator(narrow, rows, labels, loss, gauss_newton)
-            space = Krylov(operator, self._start(gradient), MOST)
-            if not _settle(space, tol / STRICTER):
+        for n_products in range(ROUNDS):
+            found[0] = replace(found[0], inputs=self._projected)
+            operator = ChainMatrix(found, logits, labels, loss=loss, gauss_newton=gauss_newton)
+            space = Krylov(operator, self._start(operator.gradient), MOST)
+            deltas = _settle(space, operator, tol / STRICTER)
+            if deltas is None:
                 return None
             n_narrow += space.size
-            found, outside = self._check(space, operator, rows)
-            if found.error <= tol * abs(found.value):
-                return replace(found, n_products=n_products, n_narrow=n_narrow)
-            self._widen(outside)
+            best, delta = self._judge(space, deltas)
+            if best.error <= tol * abs(best.value):
+                return replace(best, n_products=n_products, n_narrow=n_narrow)
+            self._widen(delta.T @ self._entering)
         return None
 
     def _start(self, gradient: Tensor) -> Tensor:
@@ -147,34 +138,34 @@ class NarrowSearch:
         mixed: Tensor = self.kept[:, 0] + MIXED * (self.kept[:, 1:].sum(1) + start)
         return mixed
 
-    def _check(self, space: Krylov, operator: GaussNewton | Hessian, rows: Tensor) -> tuple[Narrowly, Tensor]:
-        """Put the best Ritz pair before the whole matrix; also give the first layer's image outside the basis."""
+    def _judge(self, space: Krylov, deltas: list[Tensor]) -> tuple[Narrowly, Tensor]:
+        """Judge the best Ritz pair in the whole space; also give δ̇ of the first layer in its product."""
         _, coordinates = space.ritz()
         self.kept = space.vectors(coordinates[:, -KEPT:].flip(1))
-        theta, _, inner, errors = assess(space, 1, "top")
-        v = self.kept[:, 0]
-        width = self.basis.shape[1]
-        deltas = operator.at_inputs(v, rows)[:, width:]
-        image = deltas.T @ self._entering
-        outside = image - (image @ self.basis) @ self.basis.T
-        missed = outside.double().square().sum().cpu()
+        theta, c, inner, errors = assess(space, 1, "top")
+        delta = torch.zeros_like(deltas[0])
+        for share, of_product in zip(c[:, 0].tolist(), deltas, strict=True):
+            delta.add_(of_product, alpha=share)
+        missed = (delta.T @ self._outside).double().square().sum().cpu()
         residual = (inner.square() + missed).sqrt()
         error = torch.minimum(errors + missed / (GAP * theta.abs()), residual)
-        inside, rest = v[: deltas.shape[1] * width].view(-1, width), v[deltas.shape[1] * width :]
+        v, width = self.kept[:, 0], self.basis.shape[1]
+        inside, rest = v[: delta.shape[1] * width].view(-1, width), v[delta.shape[1] * width :]
         vector = torch.cat([(inside @ self.basis.T).reshape(-1), rest])
-        return Narrowly(theta[0].item(), error[0].item(), residual[0].item(), vector, 0, 0), outside
+        return Narrowly(theta[0].item(), error[0].item(), residual[0].item(), vector, 0, 0), delta
 
-    def _widen(self, outside: Tensor) -> None:
-        """Take the strongest directions of what was left out into the basis; with too many, begin again."""
+    def _widen(self, image: Tensor) -> None:
+        """Take the strongest directions of what was left out of an image into the basis; with too many, begin again."""
         old = self.basis.shape[1]
         keep = old if old + ADDED <= WIDEST else WIDTH
+        outside = image - (image @ self.basis) @ self.basis.T
         directions = torch.linalg.svd(outside, full_matrices=False).Vh[:ADDED].T
         directions = directions - self.basis[:, :keep] @ (self.basis[:, :keep].T @ directions)
         added = torch.linalg.qr(directions).Q
         if self.kept is not None:
-            self.kept = _recut(self.kept, len(outside), old, keep, added.shape[1])
+            self.kept = _recut(self.kept, len(image), old, keep, added.shape[1])
         self.basis = torch.cat([self.basis[:, :keep], added], dim=1)
-        self._projected = torch.cat([self._projected[:, :keep], self._entering @ added], dim=1)
+        self._project(torch.cat([self._projected[:, :keep], self._entering @ added], dim=1))
 
     def state_dict(self) -> dict[str, Tensor | None]:
         """Give basis and vectors."""
@@ -185,7 +176,7 @@ class NarrowSearch:
         basis = state["basis"]
         if basis is not None:
             self.basis, self.kept = basis.to(self._entering), state["kept"]
-            self._projected = self._entering @ self.basis
+            self._project(self._entering @ self.basis)
 
 
 def _recut(kept: Tensor, fan_out: int, old: int, keep: int, added: int) -> Tensor:
@@ -195,44 +186,31 @@ def _recut(kept: Tensor, fan_out: int, old: int, keep: int, added: int) -> Tenso
     return torch.cat([torch.cat([inside[:, :keep], fresh], dim=1).reshape(-1, inside.shape[2]), rest])
 
 
-def _settle(space: Krylov, tol: float) -> bool:
-    """Grow the space until the top value's estimate is within the tolerance, and say whether it came to that."""
+def _settle(space: Krylov, operator: ChainMatrix, tol: float) -> list[Tensor] | None:
+    """Grow the space until the top value's estimate is within the tolerance.
+
+    Returns:
+        δ̇ of the first layer in every product; None where it did not come to that.
+    """
+    deltas = []
     while space.grow():
-        theta, _, _, errors = assess(space, 1, "top")
-        if space.size >= FLOOR and bool(errors[0] <= tol * theta[0].abs()):
-            return True
-    return False
-
-
-def _operator(
-    model: nn.Module, rows: Tensor, labels: Tensor, loss: LossFunction, gauss_newton: bool
-) -> tuple[GaussNewton | Hessian, Tensor]:
-    """Give the matrix of the narrow network and the gradient's direction."""
-    if not gauss_newton:
-        hessian = Hessian(model, rows, labels, loss=loss)
-        return hessian, hessian.gradient
-    matrix = GaussNewton(model, rows, labels, loss=loss, form="reverse", gradient=1.0)
-    return matrix, rows.new_zeros(matrix.shape[0]) if matrix.pulled is None else matrix.pulled
-
-
-def _split(model: nn.Module, inputs: Tensor) -> tuple[nn.Linear, Tensor, list[nn.Module]]:
-    """Take a chain apart: its first linear layer, what enters there, and what follows."""
-    modules = list(modules_of(model))
-    at = next(i for i, module in enumerate(modules) if isinstance(module, nn.Linear))
-    first = modules[at]
-    if not isinstance(first, nn.Linear):
-        raise InputError("Expected a chain with a linear layer, but got none. Ask is_wide first.")
-    with still(model), torch.no_grad():
-        entering = inputs
-        for module in modules[:at]:
-            entering = module(entering)
-    return first, entering, modules[at + 1 :]
+        deltas.append(operator.delta)
+        if space.size >= FLOOR:
+            theta, _, _, errors = assess(space, 1, "top")
+            if bool(errors[0] <= tol * theta[0].abs()):
+                return deltas
+    return None
 
 
 def _leading(entering: Tensor) -> Tensor:
     """Find the inputs' leading directions, roughly: two rounds of subspace iteration from a fixed draw."""
-    draw = torch.randn(entering.shape[1], WIDTH, generator=generator(0, "narrow"), dtype=torch.float64)
-    basis = draw.to(entering)
+    basis = _gaussian(entering, WIDTH)
     for _ in range(2):
         basis = torch.linalg.qr(entering.T @ (entering @ basis)).Q
     return basis
+
+
+def _gaussian(entering: Tensor, width: int) -> Tensor:
+    """Draw random directions of the inputs, the same ones every time."""
+    draw = torch.randn(entering.shape[1], width, generator=generator(width, "narrow"), dtype=torch.float64)
+    return draw.to(entering)
