@@ -29,5 +29,9 @@ def in_threads(run: Callable[[Part], Result], parts: Sequence[Part]) -> list[Res
     threads = min(torch.get_num_threads(), len(parts))
     if threads <= 1:
         return [run(part) for part in parts]
+    size = -(-len(parts) // threads)  # one share for each thread: handing over part by part costs as much as it gains
+    shares = [parts[start : start + size] for start in range(0, len(parts), size)]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(run, parts))
+        return [
+            result for results in pool.map(lambda share: [run(part) for part in share], shares) for result in results
+        ]
