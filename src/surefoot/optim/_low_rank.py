@@ -24,37 +24,33 @@ LARGE = 65_536  # numbers in a weight: to move a smaller one costs less than to 
 
 @dataclass
 class Call:
-    """One use of a layer in the clean pass; ``delta`` arrives with its backward pass."""
+    """One use of a layer in the clean pass.
+
+    The product x Wᵀ is seen by nobody else: nothing writes to it, and its ``grad`` arrives with the backward pass.
+    """
 
     inputs: Tensor
-    outputs: Tensor
-    bias: Tensor | None
-    delta: Tensor | None = None
+    product: Tensor
 
     def __post_init__(self) -> None:
-        """Take down how often both have been written to."""
-        self.versions = self.inputs._version, self.outputs._version
-
-    def hear(self, grad: Tensor) -> None:
-        """Take in the gradient of the outputs."""
-        self.delta = grad if self.delta is None else self.delta + grad
+        """Take down how often the inputs have been written to."""
+        self.version = self.inputs._version
 
     def check(self) -> None:
         """Refuse inputs that were written to after the clean pass, which a product of later inputs needs."""
-        if self.inputs._version != self.versions[0]:
+        if self.inputs._version != self.version:
             raise InputError(
                 "Expected the inputs of linear layers to stay as they are during a step, but they were written to. "
                 "Set optimizer.low_rank = False."
             )
 
     def saw(self, inputs: Tensor) -> bool:
-        """Say whether this call had the very same inputs, and its outputs were not written to since."""
+        """Say whether this call had the very same inputs."""
         return (
             not inputs.requires_grad
             and inputs.data_ptr() == self.inputs.data_ptr()
             and inputs.shape == self.inputs.shape
             and inputs.stride() == self.inputs.stride()
-            and self.outputs._version == self.versions[1]
         )
 
 
@@ -78,15 +74,13 @@ class Layer:
         converts = torch.is_autocast_enabled(x.device.type) or x.dtype != weight.dtype
         if x.ndim < 2 or not pays or converts or not torch.is_grad_enabled():
             return F.linear(x, weight, bias)
-        if not x.requires_grad and (bias is None or not bias.requires_grad):
-            apply: Any = _Listening.apply
-            out: Tensor = apply(x, weight, bias, self.calls)
-            return out
-        out = F.linear(x, weight.detach(), bias)
-        call = Call(x.detach(), out.detach(), None if bias is None else bias.detach().clone())
-        self.calls.append(call)
-        out.register_hook(call.hear)
-        return out
+        product = F.linear(x, weight.detach())
+        if product.requires_grad:
+            product.retain_grad()
+        else:
+            product.requires_grad_()
+        self.calls.append(Call(x.detach(), product))
+        return product.clone() if bias is None else product + bias
 
     def gather(self) -> float | None:
         """Put the calls together after the clean pass.
@@ -94,12 +88,12 @@ class Layer:
         Returns:
             The squared norm of the gradient; None if this layer's gradient is to be handled as any other.
         """
-        heard = [call for call in self.calls if call.delta is not None]
+        heard = [call for call in self.calls if call.product.grad is not None]
         if not heard:
             return None
         self.calls = heard
         self.a = torch.cat([call.inputs.flatten(0, -2) for call in heard]) if len(heard) > 1 else _rows(heard[0].inputs)
-        deltas = [_rows(call.delta) for call in heard if call.delta is not None]
+        deltas = [_rows(grad) for call in heard if (grad := call.product.grad) is not None]
         self.delta = torch.cat(deltas) if len(deltas) > 1 else deltas[0]
         if self.module.weight.grad is not None:  # it was used in some other way as well
             self.module.weight.grad.addmm_(self.delta.mT, self.a)
@@ -131,22 +125,6 @@ class Layer:
         return plain.add((x @ self.a.mT) @ self.delta, alpha=self.scale)
 
 
-class _Listening(torch.autograd.Function):
-    """x Wᵀ + b where nothing but W has a gradient: a node that hears it, and makes none."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, calls: list[Call]) -> Tensor:
-        out = F.linear(x, weight, bias)
-        ctx.call = Call(x.detach(), out.detach(), None if bias is None else bias.detach().clone())
-        calls.append(ctx.call)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        ctx.call.hear(grad)
-        return None, None, None, None
-
-
 class _Reusing(torch.autograd.Function):
     """The perturbed product of inputs that the clean pass has multiplied already."""
 
@@ -155,10 +133,11 @@ class _Reusing(torch.autograd.Function):
         call = layer.calls[0]
         ctx.save_for_backward(x)
         ctx.layer = layer
-        out = torch.addmm(_rows(call.outputs), layer.gram, layer.delta, alpha=layer.scale)  # type: ignore[arg-type]  # gram and delta are set before
-        if bias is not None and call.bias is not None:
-            out += bias - call.bias
-        return out.view(call.outputs.shape)
+        out = torch.empty_like(call.product)  # not a view at the end, which activations could not write to
+        torch.addmm(_rows(call.product), layer.gram, layer.delta, alpha=layer.scale, out=_rows(out))  # type: ignore[arg-type]  # gram and delta are set before
+        if bias is not None:
+            out += bias
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -221,9 +200,9 @@ def acting(layers: Sequence[Layer], how: Callable[[Layer], Callable[[Tensor], Te
         how: Gives the function that takes the place of a layer's own ``forward``.
     """
     for layer in layers:
-        layer.module.forward = how(layer)  # type: ignore[method-assign, assignment]  # for the time of the block
+        layer.module.__dict__["forward"] = how(layer)  # past nn.Module's own, slower way of setting attributes
     try:
         yield
     finally:
         for layer in layers:
-            del layer.module.forward
+            del layer.module.__dict__["forward"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -83,11 +82,12 @@ class SharpnessAware(Composed):
         # Gradients may have been clipped since they were looked at.
         self._now.norm = self._now.agreed = self._now.error = None
         self._now.layers = []
-        slope = self._slope(scale_of(scaler))
-        if not slope.params and self._now.apart is None:
-            raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
-        with self._perturbed(slope, scale_of(scaler)):
-            yield
+        with torch.no_grad():
+            slope = self._slope(scale_of(scaler))
+            if not slope.params and self._now.apart is None:
+                raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
+            with self._perturbed(slope, scale_of(scaler)), torch.enable_grad():
+                yield
 
     @contextmanager
     def _perturbed(self, slope: Slope, scale: float) -> Iterator[None]:
@@ -133,7 +133,6 @@ class SharpnessAware(Composed):
         """Give the radius of a parameter group at this step."""
         return float(group["rho"])
 
-    @torch.no_grad()
     def _climb(self, slope: Slope) -> list[Tensor]:
         """Fill the buffers with the perturbed weights."""
         fits = len(self._places) == len(slope.params) and all(
@@ -143,20 +142,22 @@ class SharpnessAware(Composed):
         if not fits:
             self._places = [torch.empty_like(parameter) for parameter in slope.params]
         self._now.eps_norm = self.ascent.climb(slope, self._places) if slope.params else None
-        for layer in self._now.layers:
-            (layer.scale,) = self.ascent.scales(self._slope_of(layer.module.weight, slope)) or [0.0]
         if self._now.layers:
+            self._scale(self._now.layers, slope)
             same = len({group["rho"] for group in self.param_groups}) == 1
             self._now.eps_norm = self._now.layers[0].scale * slope.norm if same else None
         elif self.detail and self._now.eps_norm is None:
             self._now.eps_norm = total_norm(torch._foreach_sub(self._places, slope.params))
         return self._places
 
-    def _slope_of(self, weight: Tensor, slope: Slope) -> Slope:
-        (rho,) = (self.radius(group) for group in self.param_groups for p in group["params"] if p is weight)
-        return replace(slope, params=[weight], grads=[], rhos=[rho], indices=[])
+    def _scale(self, layers: list[Layer], slope: Slope) -> None:
+        """Tell layers that are not moved how far to climb."""
+        radii = {parameter: self.radius(group) for group in self.param_groups for parameter in group["params"]}
+        weights: list[Tensor] = [layer.module.weight for layer in layers]
+        hidden = Slope(weights, [], [radii[weight] for weight in weights], [], slope.norm, slope.t, slope.model)
+        for layer, scale in zip(layers, self.ascent.scales(hidden) or [], strict=True):
+            layer.scale = scale
 
-    @torch.no_grad()
     def _descend(self, slope: Slope, scale: float) -> None:
         """Turn the perturbed gradients into those to step on, brought to the clean norm first if asked for."""
         moving = self._moving()
@@ -188,7 +189,6 @@ class SharpnessAware(Composed):
                 return math.sqrt(square)
         return total_norm(grads_of(moving))
 
-    @torch.no_grad()
     def _coast(self, slope: Slope) -> None:
         """Turn the gradients of a step without climb into those to step on."""
         if self._now.error is None:
@@ -202,6 +202,7 @@ class SharpnessAware(Composed):
         except DivergedError as error:
             self._now.error = self._now.error or error
 
+    @torch.no_grad()  # once for all that is not a pass: to switch costs as much as a small product
     def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
         if closure is not None:
             self._begin()
@@ -253,7 +254,6 @@ class SharpnessAware(Composed):
             self._linears = linear_layers(self.model, self.parameters())
         return [Layer(module) for module in self._linears if module.weight.requires_grad]
 
-    @torch.no_grad()
     def _gather(self, layers: list[Layer]) -> None:
         """Take the norm of the clean gradient, of which listening layers hold their part as two factors."""
         squares = [(layer, layer.gather()) for layer in layers]
@@ -267,7 +267,7 @@ class SharpnessAware(Composed):
 
     def _has_gradients(self) -> bool:
         listening = [] if self._is_perturbed else self._now.layers
-        heard = any(call.delta is not None for layer in listening for call in layer.calls)
+        heard = any(call.product.grad is not None for layer in listening for call in layer.calls)
         return heard or super()._has_gradients()
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
