@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from surefoot.optim._low_rank import Layer, acting, linear_layers
 from surefoot.optim._norms import TINY, sum_of_squares, total_norm
 from surefoot.optim._now import Now, joined
 from surefoot.optim._perturb import holding_statistics, standing_at
-from surefoot.optim._rules import Cadence, Pair, Scaled, Slope
+from surefoot.optim._rules import Ascent, Cadence, Pair, Slope
 from surefoot.optim._wrapper import finite, finite_loss
 from surefoot.seeding import replaying, rng_state
 
@@ -95,9 +95,8 @@ class SharpnessAware(Composed):
         climbs = self.climbs if self._now.error is None else False
         self._now.climbed = climbs and bool(slope.params or self._now.layers)
         there = standing_at(slope.params, self._climb(slope), self.model) if self._now.climbed else nullcontext()
-        layers = self._now.layers if self._now.climbed else []
         passing = self._second_context(slope)
-        with holding_statistics(self.model), replaying(self._now.before), there, acting(layers, _perturbed), passing:
+        with holding_statistics(self.model), replaying(self._now.before), there, passing:
             self._clear()
             if not self.descent.needs_clean:
                 slope.release()
@@ -181,10 +180,12 @@ class SharpnessAware(Composed):
 
     def _perturbed_norm(self, moving: list[Tensor]) -> float:
         """Give the norm of the perturbed gradients, without reading those that are products of two known factors."""
-        known = {layer.module.weight: layer.found_square() for layer in self._now.layers}
-        rest = [parameter for parameter in moving if known.get(parameter) is None]
-        if len(rest) < len(moving):
-            square = sum(value for value in known.values() if value is not None) + sum_of_squares(grads_of(rest))
+        known = {
+            layer.module.weight: layer.found_square for layer in self._now.layers if layer.found_square is not None
+        }
+        if known:
+            rest = [parameter for parameter in moving if parameter not in known]
+            square = sum(value.item() for value in known.values()) + sum_of_squares(grads_of(rest))
             if 0 < square < math.inf:
                 return math.sqrt(square)
         return total_norm(grads_of(moving))
@@ -223,12 +224,17 @@ class SharpnessAware(Composed):
 
     def _evaluate(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         """Run both passes, or one where no climb is wanted; leave the gradients to step on, give the clean loss."""
+        self._now.layers = self._layers() if scaler is None else []
+        with acting(self._now.layers):
+            return self._run_passes(closure, scaler)
+
+    def _run_passes(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         scale = scale_of(scaler)
         self._now.before = rng_state()
-        self._now.layers = layers = self._layers() if scaler is None else []
-        with self.clean(), acting(layers, _listening):
+        with self.clean():
             loss = self._differentiate(closure, scaler)
-        self._gather(layers)
+        self._now.layers = [layer for layer in self._now.layers if layer.gather()]
+        self._now.low_rank = len(self._now.layers)
         self._now.loss = finite_loss(loss, "loss", scaler)
         self._now.passes = 1
         slope = self._slope(scale)
@@ -247,23 +253,12 @@ class SharpnessAware(Composed):
 
     def _layers(self) -> list[Layer]:
         """Give the layers that listen in the clean pass: those that need not be moved, in a step that climbs."""
-        is_scaled = isinstance(self.ascent, Scaled) and not self.descent.needs_clean
+        is_scaled = type(self.ascent).scales is not Ascent.scales and not self.descent.needs_clean
         if not (is_scaled and self.low_rank and self._is_due and type(self.cadence).wanted is Cadence.wanted):
             return []
         if self._linears is None:
             self._linears = linear_layers(self.model, self.parameters())
-        return [Layer(module) for module in self._linears if module.weight.requires_grad]
-
-    def _gather(self, layers: list[Layer]) -> None:
-        """Take the norm of the clean gradient, of which listening layers hold their part as two factors."""
-        squares = [(layer, layer.gather()) for layer in layers]
-        self._now.layers = [layer for layer, square in squares if square is not None]
-        self._now.low_rank = len(self._now.layers)
-        if self._now.layers:
-            low_rank = sum(square for _, square in squares if square is not None)
-            rest = grads_of(self._moving())
-            square = low_rank + (sum_of_squares(rest) if rest else 0.0)
-            self._now.norm = 0.0 if square < 0 else math.sqrt(square)  # rounding may bring a zero below zero
+        return [Layer(module) for module in self._linears]
 
     def _has_gradients(self) -> bool:
         listening = [] if self._is_perturbed else self._now.layers
@@ -301,14 +296,6 @@ class SharpnessAware(Composed):
         if self._replicas is not None:
             self._meet(self._replicas)
         return torch.stack(losses).sum()
-
-
-def _listening(layer: Layer) -> Callable[[Tensor], Tensor]:
-    return layer.listen
-
-
-def _perturbed(layer: Layer) -> Callable[[Tensor], Tensor]:
-    return layer.perturbed
 
 
 def scale_of(scaler: GradScaler | None) -> float:

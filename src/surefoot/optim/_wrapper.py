@@ -277,7 +277,8 @@ def _check_is_real(parameter: Tensor) -> None:
 
 def finite_loss(loss: Tensor, what: str, scaler: GradScaler | None) -> float:
     """Give a loss's value; a scaler, or ranks that must decide alike, look at the gradient instead of it."""
-    return loss.item() if scaler is not None or is_distributed() else finite(loss, what)
+    value = loss.item()
+    return value if math.isfinite(value) or scaler is not None or is_distributed() else finite(value, what)
 
 
 def finite(value: Tensor | float, what: str) -> float:
