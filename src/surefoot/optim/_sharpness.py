@@ -151,9 +151,9 @@ class SharpnessAware(Composed):
 
     def _scale(self, layers: list[Layer], slope: Slope) -> None:
         """Tell layers that are not moved how far to climb."""
-        radii = {parameter: self.radius(group) for group in self.param_groups for parameter in group["params"]}
+        radii = {id(parameter): self.radius(group) for group in self.param_groups for parameter in group["params"]}
         weights: list[Tensor] = [layer.module.weight for layer in layers]
-        hidden = Slope(weights, [], [radii[weight] for weight in weights], [], slope.norm, slope.t, slope.model)
+        hidden = Slope(weights, [], [radii[id(weight)] for weight in weights], [], slope.norm, slope.t, slope.model)
         for layer, scale in zip(layers, self.ascent.scales(hidden) or [], strict=True):
             layer.scale = scale
 
