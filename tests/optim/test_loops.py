@@ -334,3 +334,11 @@ def test_hooks_of_both_optimizers_run_once_per_step():
     optimizer.register_step_post_hook(lambda *_: ran.append("wrapper"))
     train(model, optimizer, batches(2, shape=(12,)))
     assert ran == ["base", "wrapper"] * 2
+
+
+def test_profilers_see_the_step():
+    model = mlp()
+    optimizer = SAM(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    with torch.profiler.profile() as profile:
+        train(model, optimizer, batches(2, shape=(12,)))
+    assert [event.name for event in profile.events()].count("Optimizer.step#SAM.step") == 2

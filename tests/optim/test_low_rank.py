@@ -66,11 +66,14 @@ def test_with_adamw():
     compare(lambda: network(), "csam:rho=0.5,base=adamw,lr=0.0001", data(), atol=1e-5)
 
 
-def test_in_place_activations():
-    """They overwrite the outputs of the layer before, which are then not reused."""
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_in_place_activations(shape, bias):
+    """They overwrite the outputs of the layer before, whose product is reused all the same."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(D, H), nn.ReLU(inplace=True), nn.Linear(H, 160), nn.ReLU(True), nn.Linear(160, 3))
-    compare(lambda: copy.deepcopy(model), "csam:rho=0.5,lr=0.01", data())
+    body = [nn.Linear(D, H, bias), nn.ReLU(inplace=True), nn.Linear(H, 160, bias), nn.ReLU(True), nn.Linear(160, 3)]
+    model = nn.Sequential(*body, *([nn.Flatten(), nn.Linear(12, 3)] if shape else []))
+    compare(lambda: copy.deepcopy(model), "csam:rho=0.5,lr=0.01", data(6, shape=shape))
 
 
 def test_it_is_exact_in_double_precision():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypedDict
 
 from torch import Tensor, nn
@@ -9,7 +10,7 @@ from torch.optim import Optimizer
 
 from surefoot.errors import InputError
 from surefoot.optim._distributed import Perturbation
-from surefoot.optim._norms import total_norm
+from surefoot.optim._norms import sum_of_squares, total_norm
 from surefoot.optim._now import Now
 from surefoot.optim._ranks import AcrossRanks
 from surefoot.optim._rules import Ascent, Cadence, Descent, Outer, Rule, find_ascent
@@ -159,7 +160,12 @@ class Composed(AcrossRanks):
     def _norm(self, grads: list[Tensor] | None = None) -> float:
         """Give ‖g‖ of the clean gradients in place; computed once per step."""
         if self._now.norm is None:
-            self._now.norm = total_norm(grads_of(self._moving()) if grads is None else grads)
+            here = grads_of(self._moving()) if grads is None else grads
+            if self._now.layers:  # which hold their part as two factors
+                square = sum(layer.square for layer in self._now.layers) + sum_of_squares(here)
+                self._now.norm = 0.0 if square < 0 else math.sqrt(square)  # rounding may bring a zero below zero
+            else:
+                self._now.norm = total_norm(here)
         return self._now.norm
 
 

@@ -8,10 +8,9 @@ first layer, which sees the same inputs again, reuses its product.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,37 +23,33 @@ LARGE = 65_536  # numbers in a weight: to move a smaller one costs less than to 
 
 @dataclass
 class Call:
-    """One use of a layer in the clean pass; ``delta`` arrives with its backward pass."""
+    """One use of a layer in the clean pass.
+
+    The product x Wᵀ is seen by nobody else: nothing writes to it, and its ``grad`` arrives with the backward pass.
+    """
 
     inputs: Tensor
-    outputs: Tensor
-    bias: Tensor | None
-    delta: Tensor | None = None
+    product: Tensor
 
     def __post_init__(self) -> None:
-        """Take down how often both have been written to."""
-        self.versions = self.inputs._version, self.outputs._version
-
-    def hear(self, grad: Tensor) -> None:
-        """Take in the gradient of the outputs."""
-        self.delta = grad if self.delta is None else self.delta + grad
+        """Take down how often the inputs have been written to."""
+        self.version = self.inputs._version
 
     def check(self) -> None:
         """Refuse inputs that were written to after the clean pass, which a product of later inputs needs."""
-        if self.inputs._version != self.versions[0]:
+        if self.inputs._version != self.version:
             raise InputError(
                 "Expected the inputs of linear layers to stay as they are during a step, but they were written to. "
                 "Set optimizer.low_rank = False."
             )
 
     def saw(self, inputs: Tensor) -> bool:
-        """Say whether this call had the very same inputs, and its outputs were not written to since."""
+        """Say whether this call had the very same inputs."""
         return (
             not inputs.requires_grad
             and inputs.data_ptr() == self.inputs.data_ptr()
             and inputs.shape == self.inputs.shape
             and inputs.stride() == self.inputs.stride()
-            and self.outputs._version == self.versions[1]
         )
 
 
@@ -67,8 +62,15 @@ class Layer:
     a: Tensor | None = None
     delta: Tensor | None = None
     gram: Tensor | None = None
+    square: float = 0.0  # of the norm of the gradient
     scale: float = 0.0
     found: Tensor | None = None  # gradients of the perturbed outputs, where the inputs were those of the clean pass
+    found_square: Tensor | None = None  # as ``square``, of the gradient that comes from them
+    is_over: bool = False  # the clean pass
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Be the layer in both passes."""
+        return self.perturbed(x) if self.is_over else self.listen(x)
 
     def listen(self, x: Tensor) -> Tensor:
         """Be the layer in the clean pass, remembering inputs and the gradients of outputs."""
@@ -76,96 +78,75 @@ class Layer:
         fan_out, fan_in = weight.shape
         pays = x.numel() // fan_in * (fan_in + fan_out) < fan_in * fan_out
         converts = torch.is_autocast_enabled(x.device.type) or x.dtype != weight.dtype
-        if x.ndim < 2 or not pays or converts or not torch.is_grad_enabled():
+        is_learned = weight.requires_grad and torch.is_grad_enabled()
+        if x.ndim < 2 or not pays or converts or not is_learned:
             return F.linear(x, weight, bias)
-        if not x.requires_grad and (bias is None or not bias.requires_grad):
-            apply: Any = _Listening.apply
-            out: Tensor = apply(x, weight, bias, self.calls)
-            return out
-        out = F.linear(x, weight.detach(), bias)
-        call = Call(x.detach(), out.detach(), None if bias is None else bias.detach().clone())
-        self.calls.append(call)
-        out.register_hook(call.hear)
-        return out
+        product = F.linear(x, weight.detach())
+        if product.requires_grad:
+            product.retain_grad()
+        else:
+            product.requires_grad_()
+        self.calls.append(Call(x.detach(), product))
+        return _biased(product, bias)
 
-    def gather(self) -> float | None:
+    def gather(self) -> bool:
         """Put the calls together after the clean pass.
 
         Returns:
-            The squared norm of the gradient; None if this layer's gradient is to be handled as any other.
+            Whether the gradient is known as two factors; if not, it is to be handled as any other.
         """
-        heard = [call for call in self.calls if call.delta is not None]
+        self.is_over = True
+        self.calls = heard = [call for call in self.calls if call.product.grad is not None]
         if not heard:
-            return None
-        self.calls = heard
-        self.a = torch.cat([call.inputs.flatten(0, -2) for call in heard]) if len(heard) > 1 else _rows(heard[0].inputs)
-        deltas = [_rows(call.delta) for call in heard if call.delta is not None]
+            return False
+        a = [_rows(call.inputs) for call in heard]
+        deltas = [_rows(grad) for call in heard if (grad := call.product.grad) is not None]
+        self.a = torch.cat(a) if len(a) > 1 else a[0]
         self.delta = torch.cat(deltas) if len(deltas) > 1 else deltas[0]
         if self.module.weight.grad is not None:  # it was used in some other way as well
             self.module.weight.grad.addmm_(self.delta.mT, self.a)
-            return None
+            return False
         self.gram = self.a @ self.a.mT
-        return self._square(self.gram, self.delta)
-
-    def found_square(self) -> float | None:
-        """Give the squared norm of the perturbed gradient; None where it is not known without reading it."""
-        return None if self.found is None or self.gram is None else self._square(self.gram, self.found)
-
-    @staticmethod
-    def _square(gram: Tensor, delta: Tensor) -> float:
-        return torch.dot(gram.view(-1), (delta @ delta.mT).view(-1)).item()
+        self.square = _square(self.gram, self.delta).item()
+        return True
 
     def perturbed(self, x: Tensor) -> Tensor:
         """Be the layer with its weights moved by s·δᵀa."""
+        weight, bias = self.module.weight, self.module.bias
         if self.a is None or self.delta is None or self.gram is None:
-            return F.linear(x, self.module.weight, self.module.bias)
+            return F.linear(x, weight, bias)
         for call in self.calls:
             call.check()
         if len(self.calls) == 1 and self.calls[0].saw(x):
-            apply: Any = _Reusing.apply
-            out: Tensor = apply(x, self.module.weight, self.module.bias, self)
-            return out
-        plain = F.linear(x, self.module.weight, self.module.bias)
+            known = self.calls[0].product.detach()
+            product = torch.addmm(_rows(known), self.gram, self.delta, alpha=self.scale).view(known.shape)
+            product.requires_grad_().register_post_accumulate_grad_hook(self._find)
+            return _biased(product, bias)
+        plain = F.linear(x, weight, bias)
         if x.ndim == 2:
             return torch.addmm(plain, x @ self.a.mT, self.delta, alpha=self.scale)
         return plain.add((x @ self.a.mT) @ self.delta, alpha=self.scale)
 
-
-class _Listening(torch.autograd.Function):
-    """x Wᵀ + b where nothing but W has a gradient: a node that hears it, and makes none."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, calls: list[Call]) -> Tensor:
-        out = F.linear(x, weight, bias)
-        ctx.call = Call(x.detach(), out.detach(), None if bias is None else bias.detach().clone())
-        calls.append(ctx.call)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        ctx.call.hear(grad)
-        return None, None, None, None
+    def _find(self, product: Tensor) -> None:
+        """Make a reused product's gradient that of the weight, during the backward pass: closures may look at it."""
+        delta, weight = product.grad, self.module.weight
+        if delta is None or self.a is None or self.gram is None:
+            return
+        product.grad = None  # a closure may differentiate once more
+        rows = _rows(delta)
+        self.found = rows if self.found is None else self.found + rows
+        self.found_square = _square(self.gram, self.found)  # before a product that drives small things from the caches
+        grad = rows.mT @ self.a
+        weight.grad = grad if weight.grad is None else weight.grad + grad
 
 
-class _Reusing(torch.autograd.Function):
-    """The perturbed product of inputs that the clean pass has multiplied already."""
+def _biased(product: Tensor, bias: Tensor | None) -> Tensor:
+    """Give a product's outputs, a tensor of their own: activations may write to it."""
+    return product.clone() if bias is None else product + bias
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
-        call = layer.calls[0]
-        ctx.save_for_backward(x)
-        ctx.layer = layer
-        out = torch.addmm(_rows(call.outputs), layer.gram, layer.delta, alpha=layer.scale)  # type: ignore[arg-type]  # gram and delta are set before
-        if bias is not None and call.bias is not None:
-            out += bias - call.bias
-        return out.view(call.outputs.shape)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        (x,), layer = ctx.saved_tensors, ctx.layer
-        rows = _rows(grad)
-        layer.found = rows if layer.found is None else layer.found + rows
-        return None, rows.mT @ _rows(x), rows.sum(0) if ctx.needs_input_grad[2] else None, None
+def _square(gram: Tensor, delta: Tensor) -> Tensor:
+    return torch.dot(gram.view(-1), (delta @ delta.mT).view(-1))
 
 
 def _rows(tensor: Tensor) -> Tensor:
@@ -213,17 +194,16 @@ def _is_plain(module: nn.Linear, optimized: set[int], uses: dict[int, int]) -> b
 
 
 @contextmanager
-def acting(layers: Sequence[Layer], how: Callable[[Layer], Callable[[Tensor], Tensor]]) -> Iterator[None]:
-    """Let layers compute in another way for a while.
+def acting(layers: Sequence[Layer]) -> Iterator[None]:
+    """Let layers take the places of their modules for a while.
 
     Args:
         layers: The layers.
-        how: Gives the function that takes the place of a layer's own ``forward``.
     """
     for layer in layers:
-        layer.module.forward = how(layer)  # type: ignore[method-assign, assignment]  # for the time of the block
+        layer.module.__dict__["forward"] = layer.forward  # past nn.Module's own, slower way of setting attributes
     try:
         yield
     finally:
         for layer in layers:
-            del layer.module.forward
+            del layer.module.__dict__["forward"]

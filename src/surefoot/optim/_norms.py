@@ -56,7 +56,7 @@ def _squares(tensors: Sequence[Tensor]) -> float:
     small = [tensor for tensor in tensors if tensor.numel() < SMALL]
     large = [tensor for tensor in tensors if tensor.numel() >= SMALL]
     if len(small) > 1:
-        large.append(torch.cat([tensor.detach().reshape(-1) for tensor in small]))
+        large.append(torch.cat([tensor.reshape(-1) for tensor in small]))
     else:
         large += small
     return _inner(large, large)
@@ -78,7 +78,6 @@ def inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
 def _inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
     product = 0.0
     for a, b in zip(left, right, strict=True):
-        a, b = a.detach(), b.detach()
         if a.dtype in (torch.float16, torch.bfloat16):
             a, b = a.float(), b.float()
         product += torch.dot(*_flat(a, b)).item()
@@ -88,7 +87,8 @@ def _inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
 def _flat(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """See two tensors as vectors, without copying where they lie in memory alike (channels last, for example)."""
     if a.is_contiguous() and b.is_contiguous():
-        return a.view(-1), b.view(-1)
+        vector = a.view(-1)
+        return vector, vector if a is b else b.view(-1)
     if a.stride() == b.stride() and a.is_contiguous(memory_format=torch.channels_last):
         return a.as_strided((a.numel(),), (1,)), b.as_strided((b.numel(),), (1,))
     return a.reshape(-1), b.reshape(-1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -67,35 +67,35 @@ class AcrossRanks(Wrapper):
             )
         return self._known[1]
 
-    @contextmanager
-    def clean(self) -> Iterator[None]:
+    def clean(self) -> AbstractContextManager[None]:
         """Surround the clean pass, forward and backward, of a loop without closure that runs on several ranks.
 
         Where the ranks climb each on their own, nothing is averaged in here. Without it, DDP averages the clean
         gradients as any others, and the ranks climb together.
 
-        Yields:
-            Nothing.
+        Returns:
+            A context.
         """
         if self.perturbation == "rank" and self._is_due:
             self._now.apart = self._replicas
-        with nullcontext() if self._now.apart is None else self._now.apart.apart():
-            yield
+        return nullcontext() if self._now.apart is None else self._now.apart.apart()
 
-    @contextmanager
-    def _second_context(self, slope: Slope) -> Iterator[None]:
-        """Surround the perturbed pass: a rank that found its clean gradient broken tells the others by this one."""
-        apart = self._now.apart
+    def _second_context(self, slope: Slope) -> AbstractContextManager[None]:
+        """Surround the perturbed pass."""
         if self.descent.needs_clean and self._replicas is not None:
             self._replicas.keep(slope.grads)
-        unshared = nullcontext() if apart is None or not self._meets_late else apart.apart()
-        told = nullcontext() if apart is None or self._now.error is None else spoiling(self.parameters())
+        return nullcontext() if self._now.apart is None else self._telling(self._now.apart)
+
+    @contextmanager
+    def _telling(self, apart: Replicas) -> Iterator[None]:
+        """Let a rank that found its clean gradient broken tell the others by the perturbed pass."""
+        unshared = apart.apart() if self._meets_late else nullcontext()
+        told = nullcontext() if self._now.error is None else spoiling(self.parameters())
         with unshared, told:
             try:
                 yield
             except BaseException:
-                if apart is not None:
-                    apart.give_up()
+                apart.give_up()
                 raise
 
     def _decisive_norm(self) -> float:

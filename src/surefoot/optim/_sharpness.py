@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from surefoot.optim._low_rank import Layer, acting, linear_layers
 from surefoot.optim._norms import TINY, sum_of_squares, total_norm
 from surefoot.optim._now import Now, joined
 from surefoot.optim._perturb import holding_statistics, standing_at
-from surefoot.optim._rules import Cadence, Pair, Scaled, Slope
+from surefoot.optim._rules import Ascent, Cadence, Pair, Slope
 from surefoot.optim._wrapper import finite, finite_loss
 from surefoot.seeding import replaying, rng_state
 
@@ -83,11 +82,12 @@ class SharpnessAware(Composed):
         # Gradients may have been clipped since they were looked at.
         self._now.norm = self._now.agreed = self._now.error = None
         self._now.layers = []
-        slope = self._slope(scale_of(scaler))
-        if not slope.params and self._now.apart is None:
-            raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
-        with self._perturbed(slope, scale_of(scaler)):
-            yield
+        with torch.no_grad():
+            slope = self._slope(scale_of(scaler))
+            if not slope.params and self._now.apart is None:
+                raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
+            with self._perturbed(slope, scale_of(scaler)), torch.enable_grad():
+                yield
 
     @contextmanager
     def _perturbed(self, slope: Slope, scale: float) -> Iterator[None]:
@@ -95,9 +95,8 @@ class SharpnessAware(Composed):
         climbs = self.climbs if self._now.error is None else False
         self._now.climbed = climbs and bool(slope.params or self._now.layers)
         there = standing_at(slope.params, self._climb(slope), self.model) if self._now.climbed else nullcontext()
-        layers = self._now.layers if self._now.climbed else []
         passing = self._second_context(slope)
-        with holding_statistics(self.model), replaying(self._now.before), there, acting(layers, _perturbed), passing:
+        with holding_statistics(self.model), replaying(self._now.before), there, passing:
             self._clear()
             if not self.descent.needs_clean:
                 slope.release()
@@ -133,7 +132,6 @@ class SharpnessAware(Composed):
         """Give the radius of a parameter group at this step."""
         return float(group["rho"])
 
-    @torch.no_grad()
     def _climb(self, slope: Slope) -> list[Tensor]:
         """Fill the buffers with the perturbed weights."""
         fits = len(self._places) == len(slope.params) and all(
@@ -143,20 +141,22 @@ class SharpnessAware(Composed):
         if not fits:
             self._places = [torch.empty_like(parameter) for parameter in slope.params]
         self._now.eps_norm = self.ascent.climb(slope, self._places) if slope.params else None
-        for layer in self._now.layers:
-            (layer.scale,) = self.ascent.scales(self._slope_of(layer.module.weight, slope)) or [0.0]
         if self._now.layers:
+            self._scale(self._now.layers, slope)
             same = len({group["rho"] for group in self.param_groups}) == 1
             self._now.eps_norm = self._now.layers[0].scale * slope.norm if same else None
         elif self.detail and self._now.eps_norm is None:
             self._now.eps_norm = total_norm(torch._foreach_sub(self._places, slope.params))
         return self._places
 
-    def _slope_of(self, weight: Tensor, slope: Slope) -> Slope:
-        (rho,) = (self.radius(group) for group in self.param_groups for p in group["params"] if p is weight)
-        return replace(slope, params=[weight], grads=[], rhos=[rho], indices=[])
+    def _scale(self, layers: list[Layer], slope: Slope) -> None:
+        """Tell layers that are not moved how far to climb."""
+        radii = {id(parameter): self.radius(group) for group in self.param_groups for parameter in group["params"]}
+        weights: list[Tensor] = [layer.module.weight for layer in layers]
+        hidden = Slope(weights, [], [radii[id(weight)] for weight in weights], [], slope.norm, slope.t, slope.model)
+        for layer, scale in zip(layers, self.ascent.scales(hidden) or [], strict=True):
+            layer.scale = scale
 
-    @torch.no_grad()
     def _descend(self, slope: Slope, scale: float) -> None:
         """Turn the perturbed gradients into those to step on, brought to the clean norm first if asked for."""
         moving = self._moving()
@@ -180,15 +180,16 @@ class SharpnessAware(Composed):
 
     def _perturbed_norm(self, moving: list[Tensor]) -> float:
         """Give the norm of the perturbed gradients, without reading those that are products of two known factors."""
-        known = {layer.module.weight: layer.found_square() for layer in self._now.layers}
-        rest = [parameter for parameter in moving if known.get(parameter) is None]
-        if len(rest) < len(moving):
-            square = sum(value for value in known.values() if value is not None) + sum_of_squares(grads_of(rest))
+        known = {
+            layer.module.weight: layer.found_square for layer in self._now.layers if layer.found_square is not None
+        }
+        if known:
+            rest = [parameter for parameter in moving if parameter not in known]
+            square = sum(value.item() for value in known.values()) + sum_of_squares(grads_of(rest))
             if 0 < square < math.inf:
                 return math.sqrt(square)
         return total_norm(grads_of(moving))
 
-    @torch.no_grad()
     def _coast(self, slope: Slope) -> None:
         """Turn the gradients of a step without climb into those to step on."""
         if self._now.error is None:
@@ -202,6 +203,7 @@ class SharpnessAware(Composed):
         except DivergedError as error:
             self._now.error = self._now.error or error
 
+    @torch.no_grad()  # once for all that is not a pass: to switch costs as much as a small product
     def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
         if closure is not None:
             self._begin()
@@ -222,12 +224,17 @@ class SharpnessAware(Composed):
 
     def _evaluate(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         """Run both passes, or one where no climb is wanted; leave the gradients to step on, give the clean loss."""
+        self._now.layers = self._layers() if scaler is None else []
+        with acting(self._now.layers):
+            return self._run_passes(closure, scaler)
+
+    def _run_passes(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         scale = scale_of(scaler)
         self._now.before = rng_state()
-        self._now.layers = layers = self._layers() if scaler is None else []
-        with self.clean(), acting(layers, _listening):
+        with self.clean():
             loss = self._differentiate(closure, scaler)
-        self._gather(layers)
+        self._now.layers = [layer for layer in self._now.layers if layer.gather()]
+        self._now.low_rank = len(self._now.layers)
         self._now.loss = finite_loss(loss, "loss", scaler)
         self._now.passes = 1
         slope = self._slope(scale)
@@ -246,28 +253,16 @@ class SharpnessAware(Composed):
 
     def _layers(self) -> list[Layer]:
         """Give the layers that listen in the clean pass: those that need not be moved, in a step that climbs."""
-        is_scaled = isinstance(self.ascent, Scaled) and not self.descent.needs_clean
+        is_scaled = type(self.ascent).scales is not Ascent.scales and not self.descent.needs_clean
         if not (is_scaled and self.low_rank and self._is_due and type(self.cadence).wanted is Cadence.wanted):
             return []
         if self._linears is None:
             self._linears = linear_layers(self.model, self.parameters())
-        return [Layer(module) for module in self._linears if module.weight.requires_grad]
-
-    @torch.no_grad()
-    def _gather(self, layers: list[Layer]) -> None:
-        """Take the norm of the clean gradient, of which listening layers hold their part as two factors."""
-        squares = [(layer, layer.gather()) for layer in layers]
-        self._now.layers = [layer for layer, square in squares if square is not None]
-        self._now.low_rank = len(self._now.layers)
-        if self._now.layers:
-            low_rank = sum(square for _, square in squares if square is not None)
-            rest = grads_of(self._moving())
-            square = low_rank + (sum_of_squares(rest) if rest else 0.0)
-            self._now.norm = 0.0 if square < 0 else math.sqrt(square)  # rounding may bring a zero below zero
+        return [Layer(module) for module in self._linears]
 
     def _has_gradients(self) -> bool:
         listening = [] if self._is_perturbed else self._now.layers
-        heard = any(call.delta is not None for layer in listening for call in layer.calls)
+        heard = any(call.product.grad is not None for layer in listening for call in layer.calls)
         return heard or super()._has_gradients()
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
@@ -301,14 +296,6 @@ class SharpnessAware(Composed):
         if self._replicas is not None:
             self._meet(self._replicas)
         return torch.stack(losses).sum()
-
-
-def _listening(layer: Layer) -> Callable[[Tensor], Tensor]:
-    return layer.listen
-
-
-def _perturbed(layer: Layer) -> Callable[[Tensor], Tensor]:
-    return layer.perturbed
 
 
 def scale_of(scaler: GradScaler | None) -> float:

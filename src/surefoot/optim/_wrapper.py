@@ -7,19 +7,18 @@ import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
-from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim._closure import WHAT_TO_RETURN, Closure, terms_of
 from surefoot.optim._distributed import is_distributed, telling
 from surefoot.optim._facts import StepFacts
+from surefoot.optim._hooks import bare_step, told_if_heard
 from surefoot.optim._norms import total_norm
 from surefoot.schema import LossTerms
 
@@ -132,6 +131,11 @@ class Wrapper(Optimizer):
         self.__dict__.update(state)
         self._patch_step_function()
 
+    @staticmethod
+    def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
+        """Say what torch puts around ``step``: here, only what somebody listens to."""
+        return told_if_heard(func)
+
     def step(self, closure: Closure | None = None, *, scaler: GradScaler | None = None) -> Tensor | None:  # type: ignore[override]  # closures of ours give tensors
         """Evaluate the closure as often as the method needs and make one step.
 
@@ -232,7 +236,7 @@ class Wrapper(Optimizer):
     def _step_base(self, scaler: GradScaler | None = None) -> bool:
         """Let the base step; say whether it did, which only a scaler prevents."""
         if scaler is None or not scaler.is_enabled():
-            _bare_step(self.base)()
+            bare_step(self.base)()
             stepped = True
         else:
             scaler.unscale_(self.base)
@@ -249,20 +253,6 @@ class Wrapper(Optimizer):
         if not self._warned:
             self._warned = True
             warnings.warn(f"A step was skipped, and later ones like it will be without a word: {error}", stacklevel=3)
-
-
-def _bare_step(base: Optimizer) -> Callable[[], Any]:
-    """Give a base's step without torch's profiling around it, which the wrapper's own step has already.
-
-    Where somebody listens to the base's steps, or has put a function of theirs in its place, it is left as it is.
-    """
-    step: Any = type(base).step
-    is_torch = step.__code__.co_filename == Optimizer.profile_hook_step.__code__.co_filename
-    heard = base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks
-    heard = heard or _global_optimizer_pre_hooks or _global_optimizer_post_hooks
-    if heard or "step" in base.__dict__ or not is_torch:
-        return base.step
-    return partial(step.__wrapped__, base)
 
 
 def _called_by_scaler() -> bool:
@@ -287,7 +277,8 @@ def _check_is_real(parameter: Tensor) -> None:
 
 def finite_loss(loss: Tensor, what: str, scaler: GradScaler | None) -> float:
     """Give a loss's value; a scaler, or ranks that must decide alike, look at the gradient instead of it."""
-    return loss.item() if scaler is not None or is_distributed() else finite(loss, what)
+    value = loss.item()
+    return value if math.isfinite(value) or scaler is not None or is_distributed() else finite(value, what)
 
 
 def finite(value: Tensor | float, what: str) -> float:

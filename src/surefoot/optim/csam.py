@@ -6,6 +6,7 @@ from typing import Unpack
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
@@ -95,10 +96,12 @@ def damp(terms: LossTerms, gamma: float) -> Tensor:
         >>> [round(value, 6) for value in damp(LossTerms(-p.log()), 1.0).tolist()]
         [0.916291, 0.693147, 0.123969, 0.00505]
     """
-    loss = terms.per_example
-    log_py = -loss if terms.log_py is None else terms.log_py
-    damped = (1 + log_py.exp()) ** -gamma * loss
-    return torch.where(log_py > LOG_HALF, damped, loss)
+    # 1/(1 + p) is the sigmoid of −log p, and ℓ·sigmoid(ℓ) a function of its own: one node to differentiate, not six.
+    loss, log_py = terms.per_example, terms.log_py
+    if log_py is None:
+        damped = F.silu(loss) if gamma == 1 else loss.sigmoid() ** gamma * loss
+        return torch.where(loss < -LOG_HALF, damped, loss)
+    return torch.where(log_py > LOG_HALF, (-log_py).sigmoid() ** gamma * loss, loss)
 
 
 @OPTIMIZERS.register("csam", passes=2, wraps=True, reference="Tan et al. 2025, Algorithm 1")
