@@ -280,3 +280,36 @@ def test_layers_that_are_cheap_to_move_are_moved(monkeypatch):
     monkeypatch.undo()
     model = nn.Sequential(nn.Linear(D, 256), nn.Tanh(), nn.Linear(256, 200), nn.Tanh(), nn.Linear(200, 3))
     assert run(model, make("sam", model), data(8, 1), True).facts.low_rank == 1
+
+
+def attacked(model, x):
+    """Logits at inputs that were moved against the labels first, as adversarial training does inside a closure."""
+    x = x.clone().requires_grad_()
+    slope = torch.autograd.grad(model(x).logsumexp(1).sum(), x)[0]
+    return model((x + 0.1 * slope.sign()).detach())
+
+
+@pytest.mark.parametrize("method", ["sam:rho=0.5,lr=0.01", "csam:rho=0.5,lr=0.01"])
+def test_what_a_closure_differentiates_for_itself_is_no_part_of_the_gradient(method):
+    compare(network, method, data(), attacked)
+
+
+def test_a_closure_that_differentiates_a_derivative_is_refused():
+    """The weight is part of the backward pass then, and its gradient more than two factors."""
+    x, y = data(n_steps=1)[0]
+    model = network()
+    optimizer = make("sam:rho=0.5,lr=0.01", model)
+    before = weights(model)
+
+    def closure():
+        inputs = x.clone().requires_grad_()
+        loss = F.cross_entropy(model(inputs), y, reduction="none")
+        slope = torch.autograd.grad(loss.sum(), inputs, create_graph=True)[0]
+        return loss + slope.square().sum(1)
+
+    with pytest.raises(InputError, match="low_rank = False"):
+        optimizer.step(closure)
+    assert_same(before, weights(model))
+    optimizer.low_rank = False
+    optimizer.step(closure)
+    assert optimizer.facts.perturbed_loss > optimizer.facts.loss

@@ -25,11 +25,16 @@ LARGE = 65_536  # numbers in a weight: to move a smaller one costs less than to 
 class Call:
     """One use of a layer in the clean pass.
 
-    The product x Wᵀ is seen by nobody else: nothing writes to it, and its ``grad`` arrives with the backward pass.
+    Attributes:
+        inputs: x.
+        product: x Wᵀ. It is seen by nobody else, so nothing writes to it.
+        leaf: What is added to the outputs and gets their gradient. A leaf, so that it counts what ``backward()``
+            brings, as the gradient of a weight does, and not what a closure asks of ``torch.autograd.grad``.
     """
 
     inputs: Tensor
     product: Tensor
+    leaf: Tensor
 
     def __post_init__(self) -> None:
         """Take down how often the inputs have been written to."""
@@ -67,6 +72,7 @@ class Layer:
     found: Tensor | None = None  # gradients of the perturbed outputs, where the inputs were those of the clean pass
     found_square: Tensor | None = None  # as ``square``, of the gradient that comes from them
     is_over: bool = False  # the clean pass
+    is_recorded: bool = False  # its backward pass, to be differentiated again
 
     def forward(self, x: Tensor) -> Tensor:
         """Be the layer in both passes."""
@@ -82,25 +88,38 @@ class Layer:
         if x.ndim < 2 or not pays or converts or not is_learned:
             return F.linear(x, weight, bias)
         product = F.linear(x, weight.detach())
-        if product.requires_grad:
-            product.retain_grad()
-        else:
-            product.requires_grad_()
-        self.calls.append(Call(x.detach(), product))
-        return _biased(product, bias)
+        if not product.requires_grad:  # then it is a leaf of its own
+            self.calls.append(Call(x.detach(), product, product.requires_grad_()))
+            return _biased(product, bias)
+        product.register_hook(self._notice)
+        self.calls.append(Call(x.detach(), product, torch.zeros_like(product, requires_grad=True)))
+        outputs = product + self.calls[-1].leaf
+        return outputs if bias is None else outputs + bias
+
+    def _notice(self, _: Tensor) -> None:
+        """See whether a backward pass is recorded, in which the weight would have a part that listening misses."""
+        self.is_recorded |= torch.is_grad_enabled()
 
     def gather(self) -> bool:
         """Put the calls together after the clean pass.
 
         Returns:
             Whether the gradient is known as two factors; if not, it is to be handled as any other.
+
+        Raises:
+            InputError: If the closure has differentiated a derivative: its gradient is not made of those factors.
         """
+        if self.is_recorded:
+            raise InputError(
+                "Expected a loss that is differentiated once, but the closure differentiates through a linear layer "
+                "with create_graph=True. Set optimizer.low_rank = False."
+            )
         self.is_over = True
-        self.calls = heard = [call for call in self.calls if call.product.grad is not None]
+        self.calls = heard = [call for call in self.calls if call.leaf.grad is not None]
         if not heard:
             return False
         a = [_rows(call.inputs) for call in heard]
-        deltas = [_rows(grad) for call in heard if (grad := call.product.grad) is not None]
+        deltas = [_rows(grad) for call in heard if (grad := call.leaf.grad) is not None]
         self.a = torch.cat(a) if len(a) > 1 else a[0]
         self.delta = torch.cat(deltas) if len(deltas) > 1 else deltas[0]
         if self.module.weight.grad is not None:  # it was used in some other way as well

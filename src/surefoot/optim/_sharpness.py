@@ -262,7 +262,7 @@ class SharpnessAware(Composed):
 
     def _has_gradients(self) -> bool:
         listening = [] if self._is_perturbed else self._now.layers
-        heard = any(call.product.grad is not None for layer in listening for call in layer.calls)
+        heard = any(call.leaf.grad is not None for layer in listening for call in layer.calls)
         return heard or super()._has_gradients()
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
