@@ -38,7 +38,7 @@ class Panel:
         self._clock = clock
         self._seconds = 0.0
         self._left = clock()  # when the last look ended: what comes after it is training
-        groups = {_group(tracker) for tracker in trackers}
+        groups = dict.fromkeys(map(_group, trackers))  # in their order
         prices = {group: max(_price(tracker) for tracker in trackers if _group(tracker) == group) for group in groups}
         batch_size = horizon.batch_size if horizon else 128
         self._budget = None if budget is None else Budget(budget, prices, self._end, batch_size)
