@@ -85,7 +85,7 @@ class Budget:
         if step == self.end:
             room = 1.0 if self._cost[name] is None else ROOM
             return self._spent + room * cost <= room * self._purse
-        return self._spent + cost + self._aside <= self._purse
+        return self._fits(name, self._purse - self._spent - self._aside)
 
     def spend(self, name: str, seconds: float) -> None:
         """Book what a measurement took; its cost is the mean of this and of what it was thought to be."""
@@ -99,9 +99,14 @@ class Budget:
     def stretch(self) -> float:
         """The factor s by which schedules are longer than the trackers' own."""
         to_come = (self._horizon - self._step) / max(1, self._step)
-        wanted = sum(self._expected(name) * calls * to_come for name, calls in self._calls.items())
         left = self._purse - self._spent - self._aside
+        wanted = sum(self._expected(name) * self._calls[name] for name in self._cost if self._fits(name, left)) * to_come
         return max(1.0, wanted / left) if left > 0 else math.inf
+
+    def _fits(self, name: str, left: float) -> bool:
+        """Say whether a measurement brings what is left closer to 0; one of unknown cost must not exceed it."""
+        cost = self._expected(name)
+        return (cost if self._cost[name] is None else cost / 2) <= left
 
     @property
     def _horizon(self) -> float:
