@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 EARLY = 0.1  # share of the purse that may go into a look at the untrained network
-ROOM = 1.3  # so many times the purse is never exceeded at the end by what may cost so many times what it used to
+TOLERANCE = 0.3  # of the purse, by which it may be missed, and of a cost, by which it may vary
 AHEAD = 1.2  # where nobody knows the end, plans reach this many times as far as the training has come
 
 
@@ -20,15 +20,14 @@ class Budget:
     .. math:: s = \max\Big(1, \frac{\sum_i c_i n_i}{B - S - R}\Big),
 
     with c_i what a measurement of tracker i costs, n_i how often its own schedule will still call it, S what was
-    spent and R what is set aside for a look at the end, at most half of B. Nothing is started on the way that does
-    not fit into B − S − R. At the end there is no later look to save for: what was measured before is measured
-    again if that brings the sum closer to B, and what was not must fit.
+    spent and R what is set aside for a look at the end, at most half of B. On the way, a measurement is started if it
+    brings S + R closer to B; at the end, if S stays below 1.3 B though it took 1.3 times what it used to. One whose
+    cost is only a guess must fit into B in both cases; at the end, where S is below 0.7 B without it, into 1.3 B.
+    So S comes to 0.7 B at least and 1.3 B at most where single measurements are small against B, and else to no more
+    than B and one measurement.
 
-    Until a tracker has measured, its cost is a guess, its price g_i in training steps, corrected by what those that
-    have measured cost and what had been guessed for them: c_i = g_i (g_i + Σ_j c_j) / (g_i + Σ_j g_j).
-
-    So one measurement, the last, decides by how much B is missed. Where none takes more than 3 % of the training and
-    costs vary by a third, no more than B + 3 % are spent.
+    The guess is the tracker's price g_i, in training steps, corrected by what those that have measured cost and what
+    had been guessed for them: c_i = g_i (g_i τ + Σ_j c_j) / (g_i + Σ_j g_j).
 
     Args:
         share: b, seconds of measuring per second of training.
@@ -79,34 +78,56 @@ class Budget:
         Returns:
             Whether to measure.
         """
-        cost = self._expected(name)
         if step == 0:
-            return self._spent + cost <= EARLY * self._purse
+            return self._spent + self.expected(name) <= EARLY * self._purse
         if step == self.end:
-            room = 1.0 if self._cost[name] is None else ROOM
-            return self._spent + room * cost <= room * self._purse
+            return self._fits_last(name)
         return self._fits(name, self._purse - self._spent - self._aside)
 
-    def spend(self, name: str, seconds: float) -> None:
-        """Book what a measurement took; its cost is the mean of this and of what it was thought to be."""
+    def spend(self, name: str, seconds: float, *, found: bool = True) -> None:
+        """Book what a measurement took; its cost is the mean of this and of what it was before.
+
+        Args:
+            name: The tracker.
+            seconds: What it took.
+            found: Whether there was anything to measure; if not, this says nothing about the guesses of others.
+        """
         known = self._cost[name]
+        if not found:
+            self._guesses[name] = 0.0
         # What was waited too long counts for the next time: 1.5 means every call and every other call in turn.
         self._waited[name] = 0.0 if known is None else min(max(0.0, self._waited[name] - self.stretch), 1.0)
         self._cost[name] = seconds if known is None else (known + seconds) / 2
         self._spent += seconds
+
+    def expected(self, name: str) -> float:
+        """c, the seconds that a measurement will take: by its own experience, else by its guess and that of others."""
+        known, guess = self._cost[name], self._guesses[name]
+        if known is not None or guess == 0:
+            return known or 0.0
+        paid, guessed = self._experience
+        return guess * (guess * self._step_time + paid) / (guess + guessed)
 
     @property
     def stretch(self) -> float:
         """The factor s by which schedules are longer than the trackers' own."""
         to_come = (self._horizon - self._step) / max(1, self._step)
         left = self._purse - self._spent - self._aside
-        wanted = sum(self._expected(name) * self._calls[name] for name in self._cost if self._fits(name, left)) * to_come
+        wanted = sum(self.expected(name) * self._calls[name] for name in self._cost if self._fits(name, left)) * to_come
         return max(1.0, wanted / left) if left > 0 else math.inf
 
     def _fits(self, name: str, left: float) -> bool:
         """Say whether a measurement brings what is left closer to 0; one of unknown cost must not exceed it."""
-        cost = self._expected(name)
+        cost = self.expected(name)
         return (cost if self._cost[name] is None else cost / 2) <= left
+
+    def _fits_last(self, name: str) -> bool:
+        """Say whether a measurement at the end keeps the sum within its tolerance, as far as anybody can tell."""
+        cost, most = self.expected(name), 1 + TOLERANCE
+        if self._cost[name] is not None:
+            return self._spent + most * cost <= most * self._purse
+        is_short = self._spent < (1 - TOLERANCE) * self._purse  # missed without it: worth a risk
+        return self._spent + cost <= (most if is_short else 1) * self._purse
 
     @property
     def _horizon(self) -> float:
@@ -123,7 +144,7 @@ class Budget:
         """R, the seconds set aside for a look at the end by those for whom there is room, in their order."""
         aside = 0.0
         if self.end is not None:
-            for cost in map(self._expected, self._cost):
+            for cost in map(self.expected, self._cost):
                 if aside + cost <= min(self._purse / 2, self._purse - self._spent):
                     aside += cost
         return aside
@@ -142,17 +163,10 @@ class Budget:
         pairs = [(cost, self._guesses[name]) for name, cost in self._cost.items() if cost is not None]
         return sum(cost for cost, guess in pairs if guess > 0), sum(guess for _, guess in pairs)
 
-    def _expected(self, name: str) -> float:
-        """c, the seconds that a measurement will take: by its own experience, else by its guess and that of others."""
-        known, guess = self._cost[name], self._guesses[name]
-        if known is not None or guess == 0:
-            return known or 0.0
-        paid, guessed = self._experience
-        return guess * (guess * self._step_time + paid) / (guess + guessed)
-
     def state_dict(self) -> dict[str, Any]:
         """Give the account."""
         return {
+            "guesses": dict(self._guesses),
             "cost": dict(self._cost),
             "calls": dict(self._calls),
             "waited": dict(self._waited),
@@ -164,6 +178,7 @@ class Budget:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take the account up again."""
         for name in self._cost:
+            self._guesses[name] = state.get("guesses", {}).get(name, self._guesses[name])
             self._cost[name] = state["cost"].get(name)
             self._calls[name] = state["calls"].get(name, 0)
             self._waited[name] = state["waited"].get(name, 0)

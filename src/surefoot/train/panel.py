@@ -63,16 +63,17 @@ class Panel:
             due = {group: members for group, members in due.items() if self._budget.counts_for(group, moment.step)}
         for group, members in due.items():
             if self._budget is None or self._budget.allows(group, moment.step):
-                spent = 0.0
+                spent, found = 0.0, False
                 for tracker in members:
                     start = self._clock()
                     values = _measure(tracker, moment)
                     spent += self._clock() - start
+                    found |= bool(values) and "failed" not in values
                     if values:
                         yield tracker.name, values
                 self._seconds += spent
                 if self._budget is not None:
-                    self._budget.spend(group, spent)
+                    self._budget.spend(group, spent, found=found)
         self._left = self._clock()
 
     def take_seconds(self) -> float:
