@@ -8,14 +8,16 @@ from typing import Any
 
 EARLY = 0.1  # share of the purse that may go into a look at the untrained network
 TOLERANCE = 0.3  # of the purse, by which it may be missed, and of a cost, by which it may vary
+WINDOW = 50  # steps over which the time of a step is averaged
 AHEAD = 1.2  # where nobody knows the end, plans reach this many times as far as the training has come
 
 
 class Budget:
     r"""Plans from what the whole training will have earned, anew at every step.
 
-    By the end, training earns the purse :math:`B = b\, \tau N`: b is the budget, τ the time of a step so far, N the
-    last step. What is left of it is spread over the calls to come: each tracker gets every s-th of its own due steps,
+    By the end, training earns the purse B = b (T + τ n): b is the budget, T the time of all steps so far, τ that of a
+    recent one and n how many are to come. What is left of it is spread over the calls to come: each tracker gets
+    every s-th of its own due steps,
 
     .. math:: s = \max\Big(1, \frac{\sum_i c_i n_i}{B - S - R}\Big),
 
@@ -45,13 +47,22 @@ class Budget:
         self._cost: dict[str, float | None] = dict.fromkeys(prices)
         self._calls: dict[str, int] = dict.fromkeys(prices, 0)
         self._waited: dict[str, float] = dict.fromkeys(prices, 0.0)
-        self._trained = self._spent = 0.0
+        self._trained = self._spent = self._pace = 0.0
         self._step = 0
 
     def trained(self, step: int, seconds: float) -> None:
-        """Note that the training has come to ``step`` in so many seconds more."""
-        if step > self._step:  # a start or a resumption is no training
+        """Note that the training has come to ``step`` in so many seconds more.
+
+        A machine that becomes busy slows steps and measurements alike, so known costs follow the time of a step.
+        """
+        n_steps = step - self._step
+        if n_steps > 0:  # a start or a resumption is no training
             self._trained += seconds
+            weight = min(1.0, n_steps / min(step, WINDOW))
+            pace = (1 - weight) * self._pace + weight * seconds / n_steps
+            if self._step >= WINDOW and self._pace > 0:
+                self._cost = {name: cost and cost * pace / self._pace for name, cost in self._cost.items()}
+            self._pace = pace
         self._step = step
 
     def counts_for(self, name: str, step: int) -> bool:
@@ -137,7 +148,7 @@ class Budget:
     @property
     def _purse(self) -> float:
         """B, the seconds that will have been earned."""
-        return self.share * self._step_time * self._horizon
+        return self.share * (self._trained + self._step_time * (self._horizon - self._step))
 
     @property
     def _aside(self) -> float:
@@ -153,7 +164,7 @@ class Budget:
     def _step_time(self) -> float:
         """τ; before the first step by what was paid so far, and if that is nothing, in a unit of its own."""
         if self._step > 0:
-            return self._trained / self._step
+            return self._pace
         paid, guessed = self._experience
         return paid / guessed if guessed > 0 else 1.0
 
@@ -172,6 +183,7 @@ class Budget:
             "waited": dict(self._waited),
             "trained": self._trained,
             "spent": self._spent,
+            "pace": self._pace,
             "step": self._step,
         }
 
@@ -183,3 +195,4 @@ class Budget:
             self._calls[name] = state["calls"].get(name, 0)
             self._waited[name] = state["waited"].get(name, 0)
         self._trained, self._spent, self._step = state["trained"], state["spent"], state["step"]
+        self._pace = state.get("pace", self._trained / max(1, self._step))
