@@ -23,7 +23,7 @@ from surefoot.train.panel import Panel
 from surefoot.train.tracker import Every, Horizon
 from tests.trackers.test_contract import weights
 
-EXAMPLES = 60  # 5000 of either have passed
+EXAMPLES = 60
 
 
 class Clock:
@@ -219,6 +219,16 @@ def test_guesses_are_corrected_by_what_others_cost() -> None:
     budget.spend("a", 40.0)  # twice the guess, on a third of the weight
     assert budget.expected("b") == pytest.approx(60 * (60 + 40) / (60 + 20))
     assert [budget.expected(name) for name in ("a", "none", "absent")] == [40.0, 7.0, 0.0]
+
+
+def test_costs_follow_a_machine_that_becomes_busy() -> None:
+    budget = Budget(0.1, {"a": 0.0}, end=1000)
+    for step in range(1, 101):
+        budget.trained(step, 1.0)
+    budget.spend("a", 4.0)
+    for step in range(101, 601):
+        budget.trained(step, 3.0)
+    assert budget.expected("a") == pytest.approx(12.0, rel=0.01)
 
 
 def test_under_a_budget_the_training_is_the_same(small_npz: Path, tmp_path: Path) -> None:

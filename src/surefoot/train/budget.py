@@ -137,7 +137,7 @@ class Budget:
         cost, most = self.expected(name), 1 + TOLERANCE
         if self._cost[name] is not None:
             return self._spent + most * cost <= most * self._purse
-        is_short = self._spent < (1 - TOLERANCE) * self._purse  # missed without it: worth a risk
+        is_short = self._spent + self._aside < (1 - TOLERANCE) * self._purse  # missed without it: worth a risk
         return self._spent + cost <= (most if is_short else 1) * self._purse
 
     @property
