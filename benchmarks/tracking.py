@@ -1,6 +1,6 @@
 """What watching a training costs, without a budget and with one.
 
-    python benchmarks/tracking.py                             four networks, one fresh seed each (minutes on one core)
+    python benchmarks/tracking.py                             four networks, one fresh seed each (5 to 10 minutes)
     python benchmarks/tracking.py --models mlp cnn --seeds 3  some of them, more seeds
 
 Every network trains on the embedded clothes with the ``standard`` preset. A cost is the trackers' seconds over those of
@@ -21,7 +21,7 @@ from surefoot.schema import Tracking
 from surefoot.studies.compare import make_spec
 from surefoot.trackers import read_track
 
-MODELS = {  # network, epochs: each long enough that one look is a small part of it
+MODELS = {  # network, epochs; one look takes up to a tenth of the run with resnet8 and vit, the hard cases
     "mlp": ("mlp", 60),
     "cnn": ("cnn", 30),
     "resnet8": ("resnet8", 15),

@@ -46,7 +46,7 @@ class OnLogits(Scheduled):
     """
 
     def __init__(self, name: str, due: Callable[[int], bool], examples: int) -> None:
-        super().__init__(name, due, price=examples / 2, group=f"logits/{examples}")
+        super().__init__(name, due, price=examples, group=f"logits/{examples}")  # two splits, forward only
         self.examples = check_examples(examples)
 
 

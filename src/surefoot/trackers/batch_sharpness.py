@@ -20,7 +20,7 @@ class BatchSharpnessTracker(Scheduled):
     def __init__(self, due: Every, batches: int, batch_size: int) -> None:
         if batches < 2:
             raise OptionError(f"Expected batches ≥ 2 for a standard error, but got {batches}. Try batches=5.")
-        super().__init__("batch_sharpness", due, price=2.2 * batches * batch_size)
+        super().__init__("batch_sharpness", due, price=4 * batches * batch_size)
         self.batches, self.batch_size = batches, batch_size
 
     def measure(self, moment: Moment) -> dict[str, float]:

@@ -38,7 +38,7 @@ class Panel:
         self._clock = clock
         self._seconds = 0.0
         self._left = clock()  # when the last look ended: what comes after it is training
-        groups = {_group(tracker) for tracker in trackers}
+        groups = dict.fromkeys(map(_group, trackers))  # in their order
         prices = {group: max(_price(tracker) for tracker in trackers if _group(tracker) == group) for group in groups}
         batch_size = horizon.batch_size if horizon else 128
         self._budget = None if budget is None else Budget(budget, prices, self._end, batch_size)
@@ -63,16 +63,17 @@ class Panel:
             due = {group: members for group, members in due.items() if self._budget.counts_for(group, moment.step)}
         for group, members in due.items():
             if self._budget is None or self._budget.allows(group, moment.step):
-                spent = 0.0
+                spent, found = 0.0, False
                 for tracker in members:
                     start = self._clock()
                     values = _measure(tracker, moment)
                     spent += self._clock() - start
+                    found |= bool(values) and "failed" not in values
                     if values:
                         yield tracker.name, values
                 self._seconds += spent
                 if self._budget is not None:
-                    self._budget.spend(group, spent)
+                    self._budget.spend(group, spent, found=found)
         self._left = self._clock()
 
     def take_seconds(self) -> float:
