@@ -25,8 +25,8 @@ class Budget:
     spent and R what is set aside for a look at the end, at most half of B. On the way, a measurement is started if it
     brings S + R closer to B; at the end, if S stays below 1.3 B though it took 1.3 times what it used to. One whose
     cost is only a guess must fit into B in both cases; at the end, where S is below 0.7 B without it, into 1.3 B.
-    So S comes to 0.7 B at least and 1.3 B at most where single measurements are small against B, and else to no more
-    than B and one measurement.
+    So S comes to about 0.7 B at least and 1.3 B at most where single measurements are small against B, and else to no
+    more than about B and one measurement.
 
     The guess is the tracker's price g_i, in training steps, corrected by what those that have measured cost and what
     had been guessed for them: c_i = g_i (g_i τ + Σ_j c_j) / (g_i + Σ_j g_j).
