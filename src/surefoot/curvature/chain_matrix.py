@@ -115,8 +115,9 @@ class ChainMatrix(Operator):
         carried = delta @ self._found[at].linear.weight.detach()
         if self._deltas is not None and weight is not None:
             carried.addmm_(self._deltas[at], weight)
-        carried = self._found[at - 1].back(carried)
-        bent = self._bent[at - 1] if self._bent else None
+        slope, bent = self._found[at - 1].slope, self._bent[at - 1] if self._bent else None
+        if slope is not None:
+            carried.mul_(slope)
         return carried if bent is None else carried.addcmul_(bent, moved)
 
 
