@@ -15,16 +15,16 @@ from surefoot.curvature.objective import LossFunction
 from surefoot.seeding import generator
 
 WIDTH = 96  # input directions to begin with
-WIDEST = 256  # beyond it, start again from the first ones
+WIDEST = 256  # beyond it, the oldest that were added make room; the inputs' leading ones stay
 ADDED = 64  # directions that a failed check adds
 KEPT = 3  # Ritz vectors that the next search starts from: the next top eigenvector is likely among them
-MIXED = 0.15  # share of each further vector in a start
+MIXED = 0.1  # share of each further vector in a start
 FLOOR = 7  # narrow products before an estimate is believed
 MOST = 40  # narrow products in one search
 ROUNDS = 3  # checks before giving up
 SKETCHED = 128  # random directions that stand for all those outside the basis: a norm to about a tenth
 GAP = 0.5  # θ − κ in units of θ, with κ the curvature outside the basis
-STRICTER = 4.0  # the narrow search must be better than the tolerance by this
+STRICTER = 2.0  # the narrow search must be better than the tolerance by this
 
 
 @dataclass(frozen=True)
@@ -155,17 +155,17 @@ class NarrowSearch:
         return Narrowly(theta[0].item(), error[0].item(), residual[0].item(), vector, 0, 0), delta
 
     def _widen(self, image: Tensor) -> None:
-        """Take the strongest directions of what was left out of an image into the basis; with too many, begin again."""
+        """Take the strongest directions of what was left out of an image into the basis, for the oldest ones in it."""
         old = self.basis.shape[1]
-        keep = old if old + ADDED <= WIDEST else WIDTH
-        outside = image - (image @ self.basis) @ self.basis.T
+        columns = [*range(WIDTH), *range(max(WIDTH, old - (WIDEST - ADDED - WIDTH)), old)]
+        basis = self.basis[:, columns]
+        outside = image - (image @ basis) @ basis.T
         directions = torch.linalg.svd(outside, full_matrices=False).Vh[:ADDED].T
-        directions = directions - self.basis[:, :keep] @ (self.basis[:, :keep].T @ directions)
-        added = torch.linalg.qr(directions).Q
+        added = torch.linalg.qr(directions - basis @ (basis.T @ directions)).Q
         if self.kept is not None:
-            self.kept = _recut(self.kept, len(image), old, keep, added.shape[1])
-        self.basis = torch.cat([self.basis[:, :keep], added], dim=1)
-        self._project(torch.cat([self._projected[:, :keep], self._entering @ added], dim=1))
+            self.kept = _recut(self.kept, len(image), old, columns, added.shape[1])
+        self.basis = torch.cat([basis, added], dim=1)
+        self._project(torch.cat([self._projected[:, columns], self._entering @ added], dim=1))
 
     def state_dict(self) -> dict[str, Tensor | None]:
         """Give basis and vectors."""
@@ -179,11 +179,11 @@ class NarrowSearch:
             self._project(self._entering @ self.basis)
 
 
-def _recut(kept: Tensor, fan_out: int, old: int, keep: int, added: int) -> Tensor:
-    """Write narrow vectors in a basis that keeps the first directions and has new ones behind them."""
+def _recut(kept: Tensor, fan_out: int, old: int, columns: list[int], added: int) -> Tensor:
+    """Write narrow vectors in a basis that keeps some directions and has new ones behind them."""
     inside, rest = kept[: fan_out * old].view(fan_out, old, -1), kept[fan_out * old :]
     fresh = inside.new_zeros(fan_out, added, inside.shape[2])
-    return torch.cat([torch.cat([inside[:, :keep], fresh], dim=1).reshape(-1, inside.shape[2]), rest])
+    return torch.cat([torch.cat([inside[:, columns], fresh], dim=1).reshape(-1, inside.shape[2]), rest])
 
 
 def _settle(space: Krylov, operator: ChainMatrix, tol: float) -> list[Tensor] | None:

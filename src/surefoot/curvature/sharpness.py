@@ -147,7 +147,7 @@ class Sharpness:
                 start,
                 bottom=self.kind == "kappa_min",
                 tol=self.tol,
-                warm=warm,
+                warm=warm and self._narrow is None,  # what a narrow search could not find may have turned away
                 warm_products=self.warm_products,
                 max_products=self._max,
             )
