@@ -1,4 +1,4 @@
-"""Steps of NumPy, which let others run meanwhile, on several parts of the data at once."""
+"""Steps of NumPy, which let others run meanwhile, on several shares of the data at once."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import TypeVar
 import torch
 
 Part = TypeVar("Part")
-Result = TypeVar("Result")
 
 
-def in_threads(run: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """Run a function on each part, in as many threads as torch would use.
+def in_threads(run: Callable[[Sequence[Part]], None], parts: Sequence[Part]) -> None:
+    """Run a function on one share of the parts in each of as many threads as torch would use.
 
     Args:
-        run: Steps of NumPy; those of torch would start threads of their own in each thread.
-        parts: Its arguments.
-
-    Returns:
-        Its results, in the order of the parts.
+        run: Steps of NumPy for the parts that it is given, one after the other; those of torch would start threads
+            of their own in each thread. Handing over part by part would cost as much as it gains.
+        parts: All of them.
 
     Example:
-        >>> in_threads(abs, [1, -2, -3])
-        [1, 2, 3]
+        >>> doubled = [0, 0, 0]
+        >>> def run(share):
+        ...     for i in share:
+        ...         doubled[i] = 2 * i
+        >>> in_threads(run, range(3))
+        >>> doubled
+        [0, 2, 4]
     """
     threads = min(torch.get_num_threads(), len(parts))
     if threads <= 1:
-        return [run(part) for part in parts]
-    size = -(-len(parts) // threads)  # one share for each thread: handing over part by part costs as much as it gains
-    shares = [parts[start : start + size] for start in range(0, len(parts), size)]
+        run(parts)
+        return
+    size = -(-len(parts) // threads)
     with ThreadPoolExecutor(threads) as pool:
-        return [
-            result for results in pool.map(lambda share: [run(part) for part in share], shares) for result in results
-        ]
+        list(pool.map(run, [parts[start : start + size] for start in range(0, len(parts), size)]))

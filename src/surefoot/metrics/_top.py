@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,21 +105,24 @@ def _of_short_rows(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     p, y = probs.numpy(), labels.numpy()
     confidence, correct = np.empty(len(p), p.dtype), np.empty(len(p), np.bool_)
 
-    def run(chunk: tuple[int, Tensor]) -> None:
-        start, rows = chunk
-        here = slice(start, start + len(rows))
-        columns, offsets = np.ascontiguousarray(p[here].T), np.arange(len(rows))
-        top = columns.max(0, out=confidence[here])
-        with np.errstate(invalid="ignore"):  # infinities of both signs
-            off = columns.sum(0) - 1
-        # Written so that NaN fails: a comparison with it is false.
-        if not (off.max() <= TOLERANCE and off.min() >= -TOLERANCE and columns.min() >= 0):
-            check_rows(rows, start)
-        true = columns.reshape(-1).take(y[here] * len(rows) + offsets)
-        np.equal(true, top, out=correct[here])
-        shared = np.flatnonzero(correct[here] & (top <= 0.5 + TOLERANCE))
-        if len(shared):
-            correct[start + shared] = columns[:, shared].argmax(0) == y[start + shared]
+    def run(share: Sequence[tuple[int, Tensor]]) -> None:
+        space = np.empty(p.shape[1] * len(share[0][1]), p.dtype)  # once: to get fresh memory costs more than to fill it
+        for start, rows in share:
+            here = slice(start, start + len(rows))
+            columns = space[: rows.numel()].reshape(p.shape[1], len(rows))
+            np.copyto(columns, p[here].T)
+            top = columns.max(0, out=confidence[here])
+            with np.errstate(invalid="ignore"):  # infinities of both signs
+                total = columns.sum(0)
+            # Written so that NaN fails: a comparison with it is false.
+            if not (total.max() <= 1 + TOLERANCE and total.min() >= 1 - TOLERANCE and columns.min() >= 0):
+                check_rows(rows, start)
+            place = y[here] * len(rows)
+            place += np.arange(len(rows))
+            np.equal(columns.reshape(-1).take(place), top, out=correct[here])
+            shared = np.flatnonzero(correct[here] & (top <= 0.5 + TOLERANCE))
+            if len(shared):
+                correct[start + shared] = columns[:, shared].argmax(0) == y[start + shared]
 
     in_threads(run, row_chunks(probs))
     return torch.from_numpy(confidence), torch.from_numpy(correct)
