@@ -110,6 +110,15 @@ def test_a_fault_in_the_last_thread_is_found_and_its_row_named(threads: int, n_c
             metric(probs, labels)
 
 
+@pytest.mark.parametrize("n_classes", [10, 100])
+def test_infinities_of_both_signs_are_refused_without_a_warning(n_classes: int) -> None:
+    probs, labels = made(50, n_classes)
+    probs[7, 1], probs[7, 2] = float("inf"), float("-inf")
+    for metric in (ece, classwise_ece):
+        with pytest.raises(InputError, match="row 7 sums to nan"):
+            metric(probs, labels)
+
+
 def test_negative_zero_is_zero() -> None:
     probs = torch.tensor([[1.0, -0.0]])
     assert class_bin_sums(probs, torch.tensor([0]), 2).tolist() == [

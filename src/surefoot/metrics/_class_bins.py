@@ -52,6 +52,7 @@ def _sums(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int) -> Array:
     n_classes = probs.shape[1]
     size = n_classes * n_bins
     table, sums, p_y = np.zeros((3, size)), np.zeros(n_classes), np.empty(len(truth))
+    ones = np.ones(n_classes, np.float64 if probs.dtype == torch.float64 else np.float32)
     cells: list[np.ndarray[Any, Any]] = []
     values: list[Array] = []
 
@@ -65,7 +66,8 @@ def _sums(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int) -> Array:
     for start, p, wide in _chunks(probs):
         sums += wide.sum(0)
         place, value = _above_first_bin(p, wide, n_bins)
-        off = np.abs(p.sum(1) - 1).max()
+        with np.errstate(invalid="ignore"):  # infinities of both signs
+            off = np.abs(p @ ones - 1).max()  # as a product three times as fast as a sum
         # Written so that NaN fails: a comparison with it is false.
         if not (off <= TOLERANCE and value.min(initial=0) >= 0):
             check_rows(probs[start : start + len(p)], start)
