@@ -1,6 +1,8 @@
 """The path on which linear layers climb without being moved: taken where it pays, and the same to 1e-6."""
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -313,3 +315,20 @@ def test_a_closure_that_differentiates_a_derivative_is_refused():
     optimizer.low_rank = False
     optimizer.step(closure)
     assert optimizer.facts.perturbed_loss > optimizer.facts.loss
+
+
+def test_nothing_of_a_step_waits_for_the_garbage_collector():
+    """Activations that stay until a collection would add up over steps."""
+    x, y = data(n_steps=1)[0]
+    model = network()
+    optimizer = make("csam:rho=0.5,lr=0.01", model)
+    seen = []
+    model[2].register_forward_pre_hook(lambda _, args: seen.append(weakref.ref(args[0])))
+    gc.collect()
+    gc.disable()
+    try:
+        optimizer.step(lambda: F.cross_entropy(model(x), y, reduction="none"))
+        assert optimizer.facts.low_rank == 2
+        assert [ref() for ref in seen] == [None, None]
+    finally:
+        gc.enable()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -72,7 +73,7 @@ class Layer:
     found: Tensor | None = None  # gradients of the perturbed outputs, where the inputs were those of the clean pass
     found_square: Tensor | None = None  # as ``square``, of the gradient that comes from them
     is_over: bool = False  # the clean pass
-    is_recorded: bool = False  # its backward pass, to be differentiated again
+    recorded: list[bool] = field(default_factory=list)  # backward passes through it, to be differentiated again
 
     def forward(self, x: Tensor) -> Tensor:
         """Be the layer in both passes."""
@@ -91,14 +92,10 @@ class Layer:
         if not product.requires_grad:  # then it is a leaf of its own
             self.calls.append(Call(x.detach(), product, product.requires_grad_()))
             return _biased(product, bias)
-        product.register_hook(self._notice)
+        product.register_hook(partial(_notice, self.recorded))  # not a method: the product would keep its layer alive
         self.calls.append(Call(x.detach(), product, torch.zeros_like(product, requires_grad=True)))
         outputs = product + self.calls[-1].leaf
         return outputs if bias is None else outputs + bias
-
-    def _notice(self, _: Tensor) -> None:
-        """See whether a backward pass is recorded, in which the weight would have a part that listening misses."""
-        self.is_recorded |= torch.is_grad_enabled()
 
     def gather(self) -> bool:
         """Put the calls together after the clean pass.
@@ -109,7 +106,7 @@ class Layer:
         Raises:
             InputError: If the closure has differentiated a derivative: its gradient is not made of those factors.
         """
-        if self.is_recorded:
+        if any(self.recorded):
             raise InputError(
                 "Expected a loss that is differentiated once, but the closure differentiates through a linear layer "
                 "with create_graph=True. Set optimizer.low_rank = False."
@@ -157,6 +154,11 @@ class Layer:
         self.found_square = _square(self.gram, self.found)  # before a product that drives small things from the caches
         grad = rows.mT @ self.a
         weight.grad = grad if weight.grad is None else weight.grad + grad
+
+
+def _notice(recorded: list[bool], _: Tensor) -> None:
+    """Note whether a backward pass is recorded: then the weight has a part in it that listening misses."""
+    recorded.append(torch.is_grad_enabled())
 
 
 def _biased(product: Tensor, bias: Tensor | None) -> Tensor:
