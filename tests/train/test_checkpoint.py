@@ -44,6 +44,23 @@ def test_the_newest_stays_and_a_half_written_one_is_ignored(tmp_path: Path) -> N
     assert found[1]["step"] == 10
 
 
+def test_a_step_that_is_saved_again_takes_the_place_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(tmp_path, 5, {"w": torch.ones(1)}, {"try": 1})
+    removed: list[Path] = []
+
+    def remove(path: Path, **_: object) -> None:
+        removed.append(path)
+        found = load_checkpoint(tmp_path)  # whole at any time at which files are being removed
+        assert found is not None
+        assert not path.exists() or found[1]["try"] == 2
+
+    monkeypatch.setattr("surefoot.train.checkpoint.shutil.rmtree", remove)
+    save_checkpoint(tmp_path, 5, {"w": torch.ones(1)}, {"try": 2})
+    assert [path.suffix for path in removed] == [".tmp", ".old"]
+
+
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "no") is None
 

@@ -104,7 +104,8 @@ def save_checkpoint(
         with file.open("rb") as handle:
             os.fsync(handle.fileno())
     sync_folder(aside)
-    shutil.rmtree(final, ignore_errors=True)
+    if final.exists():  # between two renames there is hardly time to be killed; to remove files takes longer
+        final.rename(folder / f".step-{step:08d}.{os.getpid()}.old")
     aside.rename(final)
     sync_folder(folder)
     for old in folder.iterdir():
