@@ -39,7 +39,7 @@ def test_everything_fits_and_nothing_is_cut(summary: Summary, width: int) -> Non
         "3.6 ± 0.0 ★",
         "0.481 ± 0.000 ★",
         "1234.5",
-        "1\u202f280\u202f000",
+        "1,280,000",
         "n = 3",
         "−1.4",
     ):

@@ -85,7 +85,7 @@ def show_percent(fraction: float) -> str:
 
 
 def show_count(number: float) -> str:
-    """Write a count with thin blanks between thousands.
+    """Write a count with commas between thousands, as every sentence and figure does.
 
     Args:
         number: Rounded to a whole one.
@@ -95,9 +95,9 @@ def show_count(number: float) -> str:
 
     Example:
         >>> show_count(19200.0), show_count(640)
-        ('19\u202f200', '640')
+        ('19,200', '640')
     """
-    return f"{number:,.0f}".replace(",", "\u202f")
+    return f"{number:,.0f}"
 
 
 def show_seconds(seconds: float) -> str:
