@@ -74,6 +74,26 @@ def is_chain(model: nn.Module) -> bool:
     )
 
 
+def split(model: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:
+    """Cut a chain before its first linear layer: what comes before it, which has no weights, and the rest."""
+    modules = list(modules_of(model))
+    at = next(i for i, module in enumerate(modules) if isinstance(module, nn.Linear))
+    return nn.Sequential(*modules[:at]), nn.Sequential(*modules[at:])
+
+
+def entering(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Give what arrives at a chain's first linear layer, shape ``(n, fan_in)``."""
+    before, _ = split(model)
+    with still(before), torch.no_grad():
+        arrived: Tensor = before(inputs)
+    return arrived
+
+
+def is_trained(weight: Tensor | None) -> bool:
+    """Say whether there is such a weight or bias, and it is not frozen."""
+    return weight is not None and weight.requires_grad
+
+
 def _derivatives(module: nn.Module, hidden: Tensor, bends: bool) -> tuple[Tensor, Tensor, Tensor | None]:
     """Give an elementwise activation's value, slope and, where asked for, second derivative."""
     with torch.enable_grad():
@@ -152,21 +172,21 @@ def forward(found: list[Layer], moves: list[Tensor]) -> Tensor:
     return found[-1].back(tangent)
 
 
-def row_gram(layer: Layer, entering: Tensor | None = None) -> Tensor:
+def row_gram(layer: Layer, known: Tensor | None = None) -> Tensor:
     """Give the factor of the layer's kernel that comes from its inputs, ``(n, n)``: x xᵀ (weights) + 1 (biases).
 
     Args:
         layer: The layer.
-        entering: x xᵀ if it is known already.
+        known: x xᵀ if it is known already.
 
     Returns:
         Shape ``(n, n)``; zero where both are frozen.
     """
     x = layer.inputs
     gram = torch.zeros(len(x), len(x), dtype=x.dtype, device=x.device)
-    if layer.linear.weight.requires_grad:
-        gram = gram + (x @ x.T if entering is None else entering)
-    if layer.linear.bias is not None and layer.linear.bias.requires_grad:
+    if is_trained(layer.linear.weight):
+        gram = gram + (x @ x.T if known is None else known)
+    if is_trained(layer.linear.bias):
         gram = gram + 1
     return gram
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from surefoot.curvature.chain import Layer, backward
+from surefoot.curvature.chain import Layer, backward, is_trained
 from surefoot.curvature.logit_hessian import logit_gradient, logit_product
 from surefoot.curvature.objective import LossFunction
 from surefoot.curvature.operator import Operator
@@ -60,7 +60,7 @@ class ChainMatrix(Operator):
         kept: list[Tensor] = []
         for layer, image in zip(self._found, images, strict=True):
             own = (layer.linear.weight, layer.linear.bias)
-            kept += [t.reshape(-1) for p, t in zip(own, image, strict=True) if _moves(p) and t is not None]
+            kept += [t.reshape(-1) for p, t in zip(own, image, strict=True) if is_trained(p) and t is not None]
         return torch.cat(kept)
 
     def _parts(self, v: Tensor) -> Iterator[Part]:
@@ -69,10 +69,10 @@ class ChainMatrix(Operator):
         for layer in self._found:
             weight = bias = None
             fan_out, fan_in = layer.linear.out_features, layer.inputs.shape[1]
-            if _moves(layer.linear.weight):
+            if is_trained(layer.linear.weight):
                 weight = v[at : at + fan_out * fan_in].view(fan_out, fan_in)
                 at += fan_out * fan_in
-            if _moves(layer.linear.bias):
+            if is_trained(layer.linear.bias):
                 bias = v[at : at + fan_out]
                 at += fan_out
             yield weight, bias
@@ -119,11 +119,6 @@ class ChainMatrix(Operator):
         if slope is not None:
             carried.mul_(slope)
         return carried if bent is None else carried.addcmul_(bent, moved)
-
-
-def _moves(weight: Tensor | None) -> bool:
-    """Say whether there is such a weight and it is trained."""
-    return weight is not None and weight.requires_grad
 
 
 def _bent(layer: Layer, after: Layer, delta: Tensor) -> Tensor | None:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature.chain import backward, forward, is_chain, layers, pull, row_gram
+from surefoot.curvature.chain import backward, entering, forward, is_chain, is_trained, layers, pull, row_gram
 from surefoot.curvature.logit_hessian import softmax_product
 from surefoot.curvature.objective import LossFunction, cross_entropy, mse
 from surefoot.curvature.operator import Operator
@@ -97,8 +97,7 @@ class LogitGram(Operator):
 
     def cross(self, others: Tensor) -> Tensor:
         """Give the inner products of other inputs with the probe's, as the first layer sees them, ``(m, n)``."""
-        entering = layers(self._model, others)[1][0].inputs
-        return entering @ self._layers[0].inputs.T
+        return entering(self._model, others) @ self._layers[0].inputs.T
 
     def rayleigh(self, u: Tensor, value: float, others: Tensor, cross: Tensor) -> float:
         r"""Give :math:`v^\top A v / v^\top v` on other examples, with v = Jᵀ S u never formed.
@@ -120,9 +119,9 @@ class LogitGram(Operator):
         deltas = backward(self._layers, self.root(u.view(self._n, -1)))
         for index, (here, there, delta) in enumerate(zip(found, self._layers, deltas, strict=True)):
             inner = torch.zeros(len(others), self._n, dtype=u.dtype, device=u.device)
-            if here.linear.weight.requires_grad:
+            if is_trained(here.linear.weight):
                 inner = inner + (cross if index == 0 else here.inputs @ there.inputs.T)
-            if here.linear.bias is not None and here.linear.bias.requires_grad:
+            if is_trained(here.linear.bias):
                 inner = inner + 1
             moves.append(inner @ delta)
         moved = forward(found, moves)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import dropwhile
 
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature.chain import is_chain, layers, modules_of
+from surefoot.curvature.chain import entering, is_chain, is_trained, layers, modules_of, split
 from surefoot.curvature.chain_matrix import ChainMatrix
 from surefoot.curvature.lanczos import Krylov, assess
 from surefoot.curvature.objective import LossFunction
@@ -61,7 +60,7 @@ def is_wide(model: nn.Module, inputs: Tensor) -> bool:
     if not is_chain(model):
         return False
     first = next(module for module in modules_of(model) if isinstance(module, nn.Linear))
-    return first.weight.requires_grad and first.in_features >= 4 * WIDTH and len(inputs) >= 4 * WIDTH
+    return is_trained(first.weight) and first.in_features >= 4 * WIDTH and len(inputs) >= 4 * WIDTH
 
 
 class NarrowSearch:
@@ -86,7 +85,7 @@ class NarrowSearch:
     """
 
     def __init__(self, model: nn.Module, inputs: Tensor) -> None:
-        self._entering = layers(model, inputs)[1][0].inputs
+        self._entering = entering(model, inputs)
         self.basis = _leading(self._entering)
         self.kept: Tensor | None = None
         self._draw = _gaussian(self._entering, SKETCHED) / SKETCHED**0.5
@@ -113,8 +112,7 @@ class NarrowSearch:
         Returns:
             What was found; None where the tolerance was not reached, or there is no gradient to start from.
         """
-        modules = dropwhile(lambda module: not isinstance(module, nn.Linear), modules_of(model))
-        logits, found = layers(nn.Sequential(*modules), self._entering, bends=not gauss_newton)
+        logits, found = layers(split(model)[1], self._entering, bends=not gauss_newton)
         n_narrow = 0
         for n_products in range(ROUNDS):
             found[0] = replace(found[0], inputs=self._projected)
@@ -202,15 +200,15 @@ def _settle(space: Krylov, operator: ChainMatrix, tol: float) -> list[Tensor] | 
     return None
 
 
-def _leading(entering: Tensor) -> Tensor:
+def _leading(inputs: Tensor) -> Tensor:
     """Find the inputs' leading directions, roughly: two rounds of subspace iteration from a fixed draw."""
-    basis = _gaussian(entering, WIDTH)
+    basis = _gaussian(inputs, WIDTH)
     for _ in range(2):
-        basis = torch.linalg.qr(entering.T @ (entering @ basis)).Q
+        basis = torch.linalg.qr(inputs.T @ (inputs @ basis)).Q
     return basis
 
 
-def _gaussian(entering: Tensor, width: int) -> Tensor:
+def _gaussian(inputs: Tensor, width: int) -> Tensor:
     """Draw random directions of the inputs, the same ones every time."""
-    draw = torch.randn(entering.shape[1], width, generator=generator(width, "narrow"), dtype=torch.float64)
-    return draw.to(entering)
+    draw = torch.randn(inputs.shape[1], width, generator=generator(width, "narrow"), dtype=torch.float64)
+    return draw.to(inputs)
