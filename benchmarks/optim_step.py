@@ -253,10 +253,10 @@ def ours() -> Iterator[tuple[str, Callable[..., Step]]]:
             optimizer = build_optimizer(parse_method(text), model)
             if generic:
                 optimizer.low_rank = False
-            closure: Any = lambda: cross_entropy(model(x), y, reduction="none")  # noqa: E731
-            if method.startswith("esam"):  # which takes a part of the batch
-                closure = Parts(lambda part: cross_entropy(model(x[part]), y[part], reduction="none"), n=len(y))
-            return lambda: optimizer.step(closure)
+            if method == "esam":  # which takes a part of the batch
+                parts = Parts(lambda part: cross_entropy(model(x[part]), y[part], reduction="none"), n=len(y))
+                return lambda: optimizer.step(parts)
+            return lambda: optimizer.step(lambda: cross_entropy(model(x), y, reduction="none"))
 
         return make
 

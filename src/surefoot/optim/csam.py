@@ -97,11 +97,10 @@ def damp(terms: LossTerms, gamma: float) -> Tensor:
         [0.916291, 0.693147, 0.123969, 0.00505]
     """
     # 1/(1 + p) is the sigmoid of −log p, and ℓ·sigmoid(ℓ) a function of its own: one node to differentiate, not six.
-    loss, log_py = terms.per_example, terms.log_py
-    if log_py is None:
-        damped = F.silu(loss) if gamma == 1 else loss.sigmoid() ** gamma * loss
-        return torch.where(loss < -LOG_HALF, damped, loss)
-    return torch.where(log_py > LOG_HALF, (-log_py).sigmoid() ** gamma * loss, loss)
+    loss = terms.per_example
+    surprise = loss if terms.log_py is None else -terms.log_py
+    damped = F.silu(loss) if surprise is loss and gamma == 1 else surprise.sigmoid() ** gamma * loss
+    return torch.where(surprise < -LOG_HALF, damped, loss)
 
 
 @OPTIMIZERS.register("csam", passes=2, wraps=True, reference="Tan et al. 2025, Algorithm 1")
