@@ -11,8 +11,10 @@ from scipy import stats
 
 from surefoot.records import RunFolder
 from surefoot.report.correlation import correlate, effective_size, pearson, spearman
-from surefoot.report.curves import read_curves
+from surefoot.report.curves import Curve, read_curves
 from surefoot.report.dynamics import read_path, read_phases
+from surefoot.report.figures import Quantity, curve_figure
+from surefoot.report.marks import mark_of
 from tests.report.browser import drawn_page
 from tests.report.test_page import figures, make, read
 from tests.runs import fake_run
@@ -156,3 +158,16 @@ def test_a_browser_draws_it_all(tmp_path: Path) -> None:
     text = drawn_page(page, tmp_path / "profile")
     assert "data-trouble=" not in text
     assert f'data-drawn="{len(figures(page))}"' in text
+
+
+def test_axes_leave_out_the_untrained_network_and_nothing_else() -> None:
+    """Under a budget the first look may come late, and belongs to the picture."""
+    values = (0.1, 0.8, 0.9)
+    quantity = Quantity("accuracy", "Accuracy", percent=True)
+    for epochs, lowest in ((0.0, 1.0, 2.0), 0.8), ((17.0, 28.0, 40.0), 0.1):
+        curve = Curve(epochs, values, values, values, n_runs=1)
+        figure = curve_figure(quantity, [("sgd", mark_of(0), {"test/accuracy": curve})])
+        assert figure is not None
+        low, high = figure["layout"]["yaxis"]["range"]
+        assert lowest - 0.1 < low < lowest
+        assert high > 0.9

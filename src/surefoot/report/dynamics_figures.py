@@ -151,7 +151,7 @@ def phase_figure(methods: Sequence[tuple[str, Mark, Sequence[Phase]]]) -> Figure
             **layout(height=360),
             "hovermode": "closest",
             "xaxis": {**AXIS, "type": "log", "title": {"text": "Gauss–Newton sharpness", "standoff": 6}},
-            "yaxis": {**AXIS, "tickformat": ".0%", "title": {"text": "test ECE", "standoff": 6}},
+            "yaxis": {**AXIS, "tickformat": ".2~%", "title": {"text": "test ECE", "standoff": 6}},
         },
     }
 

@@ -166,7 +166,7 @@ def curve_figure(quantity: Quantity, methods: Sequence[tuple[str, Mark, Mapping[
             lines.append({**_line(curve, mark, quantity, f"{html.escape(label)}, {split}"), "meta": meta})
     if not shown:
         return None
-    y_format: Figure = {"tickformat": ".0%"} if quantity.percent else {}
+    y_format: Figure = {"tickformat": ".2~%"} if quantity.percent else {}
     if quantity.log:
         y_format = {"type": "log", **log_ticks(shown)}
     elif (limits := _limits(shown, quantity)) is not None:
@@ -212,7 +212,13 @@ def _line(curve: Curve, mark: Mark, quantity: Quantity, name: str) -> Figure:
 
 def _limits(curves: Sequence[Curve], quantity: Quantity) -> list[float] | None:
     """Leave the untrained network out of the axis: it would squeeze everything else into a corner."""
-    trained = [value for curve in curves for band in (curve.low, curve.high) for value in band[1:]]
+    trained = [
+        value
+        for curve in curves
+        for epoch, *band in zip(curve.epochs, curve.low, curve.high, strict=True)
+        for value in band
+        if epoch > 0  # under a budget the first look may come late
+    ]
     if not trained:
         return None
     low = 0.0 if quantity.key == "ece" else min(trained)
