@@ -1,4 +1,4 @@
-"""From pixels to what a network sees, and back: corruptions, augmentation and strange data need both ways."""
+"""From raw inputs to what a network sees, and back to pixels, which corruptions and augmentation need."""
 
 from __future__ import annotations
 
@@ -11,33 +11,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How pixels in [0, 255] became inputs, channel by channel: (pixel − mean) / std.
+    """How raw values became inputs: (value − mean) / std, with what the training split had.
 
     Attributes:
-        mean: Of the training split's pixels, one per channel.
-        std: Their standard deviation.
+        mean: One per channel, or one per value of an input.
+        std: The standard deviations, likewise.
+        is_pixels: Whether the raw values are pixels in [0, 255].
     """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    is_pixels: bool = True
 
-    def to_inputs(self, pixels: Tensor) -> Tensor:
-        """Turn pixels into what the network sees.
+    def to_inputs(self, raw: Tensor) -> Tensor:
+        """Turn raw values into what the network sees.
 
         Args:
-            pixels: Values in [0, 255] of any type, shape ``(n, channels, …)``.
+            raw: Pixels or features of any type, shape ``(n, …)``.
 
         Returns:
-            Inputs of the same shape; float32, or float64 where the pixels are.
+            Inputs of the same shape; float32, or float64 where the raw values are.
 
         Example:
             >>> import torch
             >>> Scaling((100.0,), (50.0,)).to_inputs(torch.tensor([[0.0], [200.0]])).tolist()
             [[-2.0], [2.0]]
         """
-        pixels = pixels if pixels.is_floating_point() else pixels.float()
-        mean, std = self._like(pixels)
-        return (pixels - mean) / std
+        raw = raw if raw.is_floating_point() else raw.float()
+        mean, std = self._like(raw)
+        return (raw - mean) / std
 
     def to_pixels(self, inputs: Tensor) -> Tensor:
         """Turn what the network sees back into pixels.
@@ -57,5 +59,6 @@ class Scaling:
         return (inputs * std + mean).round().clamp(0, 255)
 
     def _like(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        shape = (-1, *(1 for _ in values.shape[2:]))
+        whole = values.shape[1:]
+        shape = whole if len(self.mean) == whole.numel() else (-1, *(1 for _ in whole[1:]))
         return values.new_tensor(self.mean).view(shape), values.new_tensor(self.std).view(shape)

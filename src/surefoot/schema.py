@@ -64,7 +64,7 @@ class Splits:
         test: To be scored on.
         class_names: One per class.
         fingerprint: Hash of the data as they were before scaling.
-        scaling: Where the inputs are pictures, how their pixels were scaled; else None.
+        scaling: How pixels or features were scaled; None where they stayed as they were, as tokens do.
     """
 
     train: Split

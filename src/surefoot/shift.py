@@ -142,7 +142,7 @@ class _Bench:
     def set_up(cls, folder: RunFolder, n: int, files: Path | None) -> _Bench:
         predict, splits = trained(folder)
         scaling = splits.scaling
-        if scaling is None or splits.test.inputs.ndim != 4:
+        if scaling is None or not scaling.is_pixels or splits.test.inputs.ndim != 4:
             raise InputError(
                 f"Expected pictures as bytes to shift, but {folder.path} was trained on inputs {splits.input_shape}. "
                 "Give the data as uint8."

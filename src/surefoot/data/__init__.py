@@ -26,7 +26,7 @@ def load_splits(spec: PartSpec) -> Splits:
     if isinstance(made, Splits):
         return made
     if isinstance(made, Mapping):
-        return splits_from_arrays(made, origin=spec.name)
+        return splits_from_arrays(made, origin=spec.name, kind=made.get("inputs"))
     raise InputError(
         f"Expected {spec.name} to return Splits or a dictionary with x_train, y_train, x_test and y_test, "
         f"but got {type(made).__name__}. Return one of these."

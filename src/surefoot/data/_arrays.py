@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from surefoot.data._classes import check_labels, check_some_choice, count_classes, read_labels, renumbered
 from surefoot.data._divide import DEFAULT, Array, Division, divide
+from surefoot.data._standardise import Kind, check_same_scale, kind_of, measure, to_inputs
 from surefoot.errors import InputError
-from surefoot.scaling import Scaling
 from surefoot.schema import SPLITS, Split, SplitName, Splits
 
 
@@ -30,11 +30,13 @@ def splits_from_arrays(
     origin: str,
     division: Division = DEFAULT,
     class_names: Sequence[str] | None = None,
+    renumber: bool = False,
+    kind: str | None = None,
 ) -> Splits:
     """Check arrays and make them splits that a network can be trained on.
 
-    Bytes are taken for pixels: they become channels-first floats, standardised channel by channel with the mean
-    and standard deviation of the training split. Floats are left as they are.
+    Bytes are taken for pixels, floats for features. Both are standardised with mean and standard deviation of the
+    training split: pictures channel by channel, in channels-first order, anything else position by position.
 
     Args:
         arrays: ``x_train``, ``y_train``, ``x_test``, ``y_test`` and, where the data come with a calibration
@@ -42,6 +44,8 @@ def splits_from_arrays(
         origin: Where they come from, for error messages.
         division: How many of them to use and, where there is no calibration split, how to set one aside.
         class_names: One name per class; else the class numbers.
+        renumber: Take the values among the training labels as the classes, instead of 0…K−1.
+        kind: ``"pixels"``, ``"features"``, or ``"raw"`` for inputs that stay as they are; None goes by their type.
 
     Returns:
         The three splits.
@@ -54,14 +58,13 @@ def splits_from_arrays(
         raise InputError(
             f"Expected {origin} to hold {', '.join(missing)}, but it holds {', '.join(arrays) or 'nothing'}."
         )
-    found = {name: _pair(arrays, name, origin) for name in SPLITS if f"x_{name}" in arrays}
-    return splits_from_rows(
-        {name: x for name, (x, _) in found.items()},
-        {name: y for name, (_, y) in found.items()},
-        origin=origin,
-        division=division,
-        class_names=class_names,
-    )
+    found = {name: _inputs_of(arrays, name, origin) for name in SPLITS if f"x_{name}" in arrays}
+    raw = {name: arrays[f"y_{name}"] for name in found}
+    if renumber:
+        labels, class_names = renumbered(raw, origin)
+    else:
+        labels = {name: read_labels(of_one, f"{origin}, {name} split") for name, of_one in raw.items()}
+    return splits_from_rows(found, labels, origin=origin, division=division, class_names=class_names, kind=kind)
 
 
 def splits_from_rows(
@@ -71,6 +74,7 @@ def splits_from_rows(
     origin: str,
     division: Division = DEFAULT,
     class_names: Sequence[str] | None = None,
+    kind: str | None = None,
 ) -> Splits:
     """Divide what can be read row by row; what no split needs is never read.
 
@@ -79,23 +83,31 @@ def splits_from_rows(
         labels: Of the same parts, as int64.
         origin: Where they come from, for error messages.
         division: Who gets which rows.
-        class_names: One name per class; else the class numbers.
+        class_names: One name per class; else the class numbers, all of which must be there.
+        kind: What the inputs are, see :func:`splits_from_arrays`.
 
     Returns:
         The three splits.
     """
+    names = tuple(class_names or map(str, range(count_classes(labels, origin))))
     rows = divide(labels, division)
     sources: dict[SplitName, SplitName] = {name: rows[name].source for name in SPLITS}  # type: ignore[misc]  # a part has the name of a split
     parts = {
         name: (inputs[sources[name]][rows[name].numbers], labels[sources[name]][rows[name].numbers]) for name in SPLITS
     }
-    n_classes = len(class_names) if class_names else _count_classes(parts["train"][1], origin)
+    reference = parts["train"][0]
     for name, (x, y) in parts.items():
-        _check(x, y, parts["train"][0], n_classes, f"{origin}, {name} split")
-    scaling = _scaling(parts["train"][0])
-    splits = {name: Split(_inputs(x, scaling), torch.from_numpy(y), rows[name]) for name, (x, y) in parts.items()}
-    names = tuple(class_names or map(str, range(n_classes)))
-    return Splits(**splits, class_names=names, fingerprint=_fingerprint(parts), scaling=scaling)
+        _check(x, y, reference, len(names), f"{origin}, {name} split")
+    check_some_choice(parts["train"][1], names, f"{origin}, train split")
+    known = kind_of(reference, kind, origin)
+    scaling = measure(reference, known)
+    splits = {
+        name: Split(to_inputs(x, scaling, known), torch.from_numpy(y), rows[name]) for name, (x, y) in parts.items()
+    }
+    if known == "features":
+        for name, split in splits.items():
+            check_same_scale(split.inputs, f"{origin}, {name} split")
+    return Splits(**splits, class_names=names, fingerprint=_fingerprint(parts, known), scaling=scaling)
 
 
 def relabel(
@@ -129,7 +141,7 @@ def relabel(
                 f"has {len(labels)}. Use both files as published, or a subset with n_train."
             )
         changed[name] = labels[numbers].astype(np.int64)
-        _check_labels(changed[name], splits.n_classes, origin)
+        check_labels(changed[name], splits.n_classes, origin)
     return with_labels(splits, changed)
 
 
@@ -143,21 +155,17 @@ def with_labels(splits: Splits, labels: Mapping[SplitName, Array]) -> Splits:
     return dataclasses.replace(splits, fingerprint=digest.hexdigest(), **changed)
 
 
-def _pair(arrays: Mapping[str, Any], name: SplitName, origin: str) -> tuple[Array, Array]:
-    if f"y_{name}" not in arrays:
-        raise InputError(f"Expected {origin} to hold y_{name} beside x_{name}, but it does not. Add the labels.")
-    inputs, labels = np.asarray(arrays[f"x_{name}"]), np.asarray(arrays[f"y_{name}"]).squeeze()
+def _inputs_of(arrays: Mapping[str, Any], name: SplitName, origin: str) -> Array:
+    inputs = np.asarray(arrays[f"x_{name}"])
     where = f"{origin}, {name} split"
     if inputs.dtype.kind not in "fiub" or inputs.ndim < 2:
         raise InputError(f"Expected numeric inputs (n, …), but got {inputs.dtype} {inputs.shape} in {where}.")
-    labels = np.atleast_1d(labels)
-    if labels.ndim != 1 or len(labels) != len(inputs):
-        raise InputError(f"Expected one label per input, but got {inputs.shape} and {labels.shape} in {where}.")
-    if labels.dtype.kind not in "iu" and not (labels.dtype.kind == "f" and np.array_equal(labels, np.floor(labels))):
-        raise InputError(
-            f"Expected whole numbers as labels, but got {labels.dtype} in {where}. Number the classes from 0."
-        )
-    return inputs, labels.astype(np.int64)
+    if f"y_{name}" not in arrays:
+        raise InputError(f"Expected {origin} to hold y_{name} beside x_{name}, but it does not. Add the labels.")
+    shape = np.atleast_1d(np.asarray(arrays[f"y_{name}"]).squeeze()).shape
+    if len(shape) != 1 or shape[0] != len(inputs):
+        raise InputError(f"Expected one label per input, but got {inputs.shape} and {shape} in {where}.")
+    return inputs
 
 
 def _check(inputs: Array, labels: Array, reference: Array, n_classes: int, where: str) -> None:
@@ -169,7 +177,12 @@ def _check(inputs: Array, labels: Array, reference: Array, n_classes: int, where
         raise InputError(
             f"Expected inputs like those for training, {reference.shape[1:]}, but got {inputs.shape[1:]} in {where}."
         )
-    _check_labels(labels, n_classes, where)
+    if inputs.dtype != reference.dtype and not inputs.dtype.kind == reference.dtype.kind == "f":
+        raise InputError(
+            f"Expected inputs like those for training, {reference.dtype}, but got {inputs.dtype} in {where}. "
+            "Save all splits in the same way."
+        )
+    check_labels(labels, n_classes, where)
     if inputs.dtype.kind == "f":
         bad = ~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)
         if bad.any():
@@ -179,50 +192,8 @@ def _check(inputs: Array, labels: Array, reference: Array, n_classes: int, where
             )
 
 
-def _check_labels(labels: Array, n_classes: int, where: str) -> None:
-    if labels.min() < 0 or labels.max() >= n_classes:
-        worst = labels.min() if labels.min() < 0 else labels.max()
-        raise InputError(
-            f"Expected labels in 0…{n_classes - 1}, but got {worst} in {where}. Number the classes from 0."
-        )
-
-
-def _count_classes(labels: Array, origin: str) -> int:
-    """The training split must know all classes; a label beyond the number of examples is no class number."""
-    highest = int(labels.max(initial=0))
-    if highest > len(labels):
-        raise InputError(f"Expected classes numbered from 0, but got label {highest} in {origin}. Renumber them.")
-    return highest + 1
-
-
-def _scaling(train: Array) -> Scaling | None:
-    """Bytes are pixels: measure them channel by channel."""
-    if train.dtype != np.uint8:
-        return None
-    pixels = _channels_first(train)
-    axes = (0, *range(2, pixels.ndim))
-    mean = pixels.mean(axes, dtype=np.float64).astype(np.float32)
-    std = np.maximum(pixels.std(axes, dtype=np.float64), 1e-6).astype(np.float32)
-    return Scaling(tuple(mean.tolist()), tuple(std.tolist()))
-
-
-def _inputs(raw: Array, scaling: Scaling | None) -> Tensor:
-    """Turn one split's raw inputs into what the network sees."""
-    if scaling is None:
-        return torch.from_numpy(np.ascontiguousarray(raw, np.float32))
-    return scaling.to_inputs(torch.from_numpy(np.ascontiguousarray(_channels_first(raw))))
-
-
-def _channels_first(images: Array) -> Array:
-    if images.ndim == 3:
-        return images[:, None]
-    if images.ndim == 4 and images.shape[-1] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
-        return images.transpose(0, 3, 1, 2)
-    return images
-
-
-def _fingerprint(parts: Mapping[SplitName, tuple[Array, Array]]) -> str:
-    digest = hashlib.sha256()
+def _fingerprint(parts: Mapping[SplitName, tuple[Array, Array]], kind: Kind) -> str:
+    digest = hashlib.sha256(kind.encode())
     for name in sorted(parts):
         for array in parts[name]:
             digest.update(f"{name} {array.dtype} {array.shape} ".encode())

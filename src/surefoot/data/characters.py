@@ -71,7 +71,7 @@ def characters(
     for name, begin in starts.items():
         arrays[f"x_{name}"] = tokens[begin[:, None] + np.arange(length)]
         arrays[f"y_{name}"] = tokens[begin + length]
-    splits = splits_from_arrays(arrays, origin=path, class_names=names)
+    splits = splits_from_arrays(arrays, origin=path, class_names=names, kind="raw")
     return dataclasses.replace(
         splits,
         train=_placed(splits.train, starts["train"]),

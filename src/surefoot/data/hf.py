@@ -66,7 +66,7 @@ def hf(
     key = _column(train.column_names, inputs, _INPUTS, "inputs", name)
     label = _column(train.column_names, labels, _LABELS, "labels", name)
     numbers = {part: np.asarray(table[label], np.int64) for part, table in parts.items()}
-    names = getattr(train.features[label], "names", None) or _numbers(numbers)
+    names = getattr(train.features[label], "names", None)
     division = Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test)
     if isinstance(train[0][key], str):
         texts: dict[SplitName, Sequence[str]] = {part: list(table[key]) for part, table in parts.items()}
@@ -150,7 +150,3 @@ def _column(there: Sequence[str], wanted: str | None, known: Sequence[str], what
             f"Write {what}=COLUMN"
         )
     return found
-
-
-def _numbers(labels: dict[SplitName, Array]) -> list[str]:
-    return [str(number) for number in range(int(labels["train"].max()) + 1)]

@@ -18,12 +18,21 @@ from surefoot.schema import Splits
 
 @DATA.register("npz", licence="yours")
 def npz(
-    *, path: str, calibration: float = 0.2, split_seed: int = 0, n_train: int | None = None, n_test: int | None = None
+    *,
+    path: str,
+    inputs: str | None = None,
+    renumber: bool = False,
+    calibration: float = 0.2,
+    split_seed: int = 0,
+    n_train: int | None = None,
+    n_test: int | None = None,
 ) -> Splits:
     """Your arrays x_train, y_train, x_test, y_test (and x_calibration, y_calibration): npz:PATH.
 
     Args:
         path: The file.
+        inputs: pixels, features, or raw for what stays as it is (tokens); else bytes are pixels, floats features.
+        renumber: Take the values among the training labels as the classes, where they are not 0, 1, 2, ….
         calibration: Without a calibration split of its own, the share of the training examples to set aside.
         split_seed: Determines which ones.
         n_train: Train on no more than so many.
@@ -39,7 +48,7 @@ def npz(
     if not file.is_file():
         raise InputError(f"Expected an .npz file, but {path} does not exist. Check the path after npz:.")
     division = Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test)
-    return splits_from_arrays(read_npz(file), origin=path, division=division)
+    return splits_from_arrays(read_npz(file), origin=path, division=division, renumber=renumber, kind=inputs)
 
 
 def read_npz(file: Path) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def strange_pixels(name: str, familiar: Tensor, own: Splits, generator: torch.Ge
     other = load_splits(DATA.parse(name))
     if other.fingerprint == own.fingerprint:
         raise InputError(f"Expected another data set than the one trained on, but got {name} itself. Choose another.")
-    if other.scaling is None or other.test.inputs.ndim != 4:
+    if other.scaling is None or not other.scaling.is_pixels or other.test.inputs.ndim != 4:
         raise InputError(
             f"Expected pictures as bytes, but {name} holds {other.input_shape}. Choose a data set of pictures."
         )

@@ -79,7 +79,7 @@ def splits_from_texts(
     vocabulary: int,
     length: int,
     division: Division,
-    class_names: Sequence[str],
+    class_names: Sequence[str] | None,
 ) -> Splits:
     """Make splits of texts; the vocabulary is that of the training split alone.
 
@@ -90,7 +90,7 @@ def splits_from_texts(
         vocabulary: How many different tokens.
         length: Tokens per text.
         division: Who gets which texts.
-        class_names: One per class.
+        class_names: One per class; else the class numbers, all of which must be there.
 
     Returns:
         The splits, tokens as floats.
@@ -105,7 +105,7 @@ def splits_from_texts(
     train = divide(labels, division)["train"].numbers
     known = make_vocabulary((texts["train"][row] for row in train), vocabulary)
     tokens = {part: to_tokens(found, known, length) for part, found in texts.items()}
-    return splits_from_rows(tokens, labels, origin=origin, division=division, class_names=class_names)
+    return splits_from_rows(tokens, labels, origin=origin, division=division, class_names=class_names, kind="raw")
 
 
 @DATA.register("text", licence="yours")
@@ -140,7 +140,6 @@ def text(
     read = {part: read_jsonl(file) for part, file in files.items()}
     names = sorted({label for label in read["train"][1] if isinstance(label, str)})
     labels = {part: _numbered(read[part][1], names, files[part]) for part in read}
-    n_classes = len(names) or max(int(found.max()) for found in labels.values()) + 1
     return splits_from_texts(
         {part: texts for part, (texts, _) in read.items()},
         labels,
@@ -148,7 +147,7 @@ def text(
         vocabulary=vocabulary,
         length=length,
         division=Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test),
-        class_names=names or [str(number) for number in range(n_classes)],
+        class_names=names or None,
     )
 
 
