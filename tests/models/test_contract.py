@@ -229,7 +229,7 @@ def test_a_run_on_text_from_npz_to_measures(tmp_path: Path) -> None:
         arrays[f"x_{split}"], arrays[f"y_{split}"] = 1 + labels[:, None] + rng.integers(0, 3, (n, 6)), labels
     np.savez(tmp_path / "text.npz", **arrays)
     model = "text_transformer:vocabulary=8,width=16,depth=1"
-    data = f"npz:{tmp_path / 'text.npz'}"
+    data = f"npz:{tmp_path / 'text.npz'},inputs=raw"
     spec = make_spec("focal + csam:base=adamw,lr=0.01,rho=0.05", data=data, model=model, epochs=6, batch_size=16)
     folder = run(spec, tmp_path / "run")
     tracked = [record["test/loss"] for record in folder.steps() if record.get("tracker") == "quality"]

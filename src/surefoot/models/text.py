@@ -59,7 +59,7 @@ class Reader(nn.Module):
         if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < self.vocabulary:
             raise InputError(
                 f"Expected tokens in 0…{self.vocabulary - 1}, but got {int(tokens.min())} to {int(tokens.max())}. "
-                "Set vocabulary= to the number of different tokens."
+                "Set vocabulary= to the number of different tokens; for tokens of an npz file, write inputs=raw."
             )
         x = self.embed(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
