@@ -1,0 +1,119 @@
+"""Running statistics and other buffers: they move in the clean pass only, and not at all in a step that is skipped."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parameter import is_lazy
+
+from surefoot.errors import InputError
+
+
+class Networks:
+    """The networks whose statistics a step may move: the model, or without one all that exist.
+
+    To hold a network still that the closure does not call changes nothing, so none has to be left out. They are looked
+    for once, at the first step: that takes about as long as a collection of garbage, a tenth of a second or so.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[ref[nn.Module]] | None = None
+
+    def forget(self) -> None:
+        """Look again at the next step."""
+        self._found = None
+
+    def of(self, model: nn.Module | None, params: Iterable[Tensor]) -> list[nn.Module]:
+        """Give the networks.
+
+        Args:
+            model: The network, if it is known.
+            params: What is optimized.
+
+        Returns:
+            The model alone, or every module that is no part of another.
+        """
+        if model is not None:
+            return [model]
+        if self._found is None:
+            self._found = [ref(module) for module in _all_networks(params)]
+        return [module for known in self._found if (module := known()) is not None]
+
+
+def _all_networks(params: Iterable[Tensor]) -> list[nn.Module]:
+    # By type(), not isinstance(): that would ask objects that only pretend to be something for their __class__.
+    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module) and "_modules" in vars(thing)]
+    if gc.get_freeze_count():
+        owned = {id(parameter) for module in modules for parameter in module._parameters.values()}
+        if not owned.issuperset(map(id, params)):
+            raise InputError(
+                "Expected to find the network, whose BatchNorm statistics must move once per step, but gc.freeze() has "
+                "hidden it. Pass model=…"
+            )
+    children = {id(child) for module in modules for child in module._modules.values()}
+    return [module for module in modules if id(module) not in children]
+
+
+def _tree(networks: Sequence[nn.Module]) -> Iterable[nn.Module]:
+    """Go through all modules: at every step anew, since they come and go, so without the cost of names."""
+    found = dict.fromkeys(networks)
+    stack = list(networks)
+    while stack:
+        for child in stack.pop()._modules.values():
+            if child is not None and child not in found:
+                found[child] = None
+                stack.append(child)
+    return found
+
+
+@contextmanager
+def holding_statistics(networks: Sequence[nn.Module]) -> Iterator[None]:
+    """Keep running statistics of BatchNorm and its relatives still: they move in the clean pass only.
+
+    Args:
+        networks: Their normalisation layers are held.
+    """
+    norms = [module for module in _tree(networks) if isinstance(module, _NormBase)]
+    layers = [layer for layer in norms if layer.training and layer.track_running_stats]
+    momenta = [module.momentum for module in layers]
+    for module in layers:
+        if isinstance(module, _InstanceNorm):
+            module.momentum = 0.0  # it updates its statistics whenever it has some
+        else:
+            module.track_running_stats = False  # in training mode: normalise by the batch, store nothing
+    try:
+        yield
+    finally:
+        for module, momentum in zip(layers, momenta, strict=True):
+            module.track_running_stats = True
+            module.momentum = momentum
+
+
+class Buffers:
+    """What the buffers of networks in training hold, to be put back.
+
+    Args:
+        networks: Those of their modules that are in eval mode change nothing and are left out.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        self._kept = [
+            (module, name, buffer, buffer.clone())
+            for module in _tree(networks)
+            if module.training
+            for name, buffer in module._buffers.items()
+            if buffer is not None and not is_lazy(buffer)
+        ]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Put everything back, in the memory where it was."""
+        for module, name, buffer, values in self._kept:
+            module._buffers[name] = buffer.copy_(values)
