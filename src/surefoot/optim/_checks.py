@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -16,6 +17,13 @@ def needs_closure(base: Optimizer) -> bool:
     """Say whether an optimizer's step has arguments that must be given, as that of LBFGS."""
     takes = list(inspect.signature(type(base).step).parameters.values())[1:]
     return any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in takes)
+
+
+def does_nothing(closure: Any) -> bool:
+    """Say whether a closure is the one that Lightning hands on where its user called ``step()`` without any."""
+    while isinstance(closure, partial) and closure.args:
+        closure = closure.args[-1]
+    return getattr(closure, "__name__", None) == "do_nothing_closure"
 
 
 def called_by_scaler() -> bool:

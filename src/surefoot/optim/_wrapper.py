@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.optim._checks import called_by_scaler, check_is_real, needs_closure
+from surefoot.optim._checks import called_by_scaler, check_is_real, does_nothing, needs_closure
 from surefoot.optim._closure import WHAT_TO_RETURN, Closure, terms_of
 from surefoot.optim._distributed import is_distributed, telling
 from surefoot.optim._facts import StepFacts
@@ -94,6 +94,14 @@ class Wrapper(Optimizer, metaclass=Making):
         self._reduced = False
         self._in_closure = False
         self._warned = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; on a double of Lightning's, which has this class but not its attributes, the original's."""
+        original = self.__dict__.get("_optimizer")
+        if original is not None and name in original.__dict__:
+            setattr(original, name, value)
+        else:
+            super().__setattr__(name, value)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -200,6 +208,9 @@ class Wrapper(Optimizer, metaclass=Making):
                 "Expected scaler.step(optimizer) without a closure, whose gradients it would not unscale. "
                 "Call optimizer.step(closure, scaler=scaler)."
             )
+        if closure is not None and does_nothing(closure):
+            closure()  # for the hooks that are called behind it
+            closure = None
         self._loss: Tensor | None = None
         if closure is not None:
             self._keep_buffers()
