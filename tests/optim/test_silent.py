@@ -1,6 +1,7 @@
 """Loops in which a step would be another one than the optimizer's: all of them are refused, none goes on in silence."""
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -329,17 +330,47 @@ def test_statistics_move_once_without_a_model(form, explicit):
     torch.testing.assert_close(weights(model), weights(twin))
 
 
-def test_so_do_those_of_a_network_that_is_not_trained_and_of_layers_that_come_later():
-    backbone = nn.Sequential(nn.Linear(12, 12), nn.BatchNorm1d(12)).requires_grad_(False)
+def test_so_do_those_of_layers_that_come_later():
     head = nn.Sequential(nn.Linear(12, 3))
     optimizer = SAM(torch.optim.SGD(head.parameters(), lr=0.1))
     (x, y), *_ = batches(1, shape=(12,))
-    for step in range(3):
-        if step == 1:
-            late = nn.BatchNorm1d(3)
-            head.append(late)
-        optimizer.step(lambda: F.cross_entropy(head(backbone(x)), y, reduction="none"))
-    assert (backbone[1].num_batches_tracked, late.num_batches_tracked) == (3, 2)
+    optimizer.step(losses(head, x, y))
+    head.append(nn.BatchNorm1d(3))
+    optimizer.step(losses(head, x, y))
+    assert head[1].num_batches_tracked == 1
+
+
+def test_a_network_beside_it_whose_statistics_move_is_asked_for():
+    backbone = nn.Sequential(nn.Linear(12, 12), nn.BatchNorm1d(12)).requires_grad_(False)
+    head = nn.Linear(12, 3)
+    (x, y), *_ = batches(1, shape=(12,))
+
+    def closure():
+        return F.cross_entropy(head(backbone(x)), y, reduction="none")
+
+    optimizer = SAM(torch.optim.SGD(head.parameters(), lr=0.1))
+    before = weights(head)
+    with pytest.raises(InputError, match=r"moved in the perturbed pass. Pass model=nn.ModuleList"):
+        optimizer.step(closure)
+    assert_same(weights(head), before)
+    backbone[1].num_batches_tracked.zero_()
+    SAM(torch.optim.SGD(head.parameters(), lr=0.1), nn.ModuleList([backbone, head])).step(closure)
+    assert backbone[1].num_batches_tracked == 1
+    backbone.eval()
+    optimizer.step(closure)
+
+
+def test_a_network_that_cannot_be_found_is_asked_for():
+    model = net()
+    optimizer = SAM(torch.optim.SGD(model.parameters(), lr=0.1))
+    (x, y), *_ = batches(1)
+    gc.freeze()
+    try:
+        with pytest.raises(InputError, match=r"hidden it. Pass model="):
+            optimizer.step(losses(model, x, y))
+    finally:
+        gc.unfreeze()
+    optimizer.step(losses(model, x, y))
 
 
 # Steps that are skipped.

@@ -25,7 +25,7 @@ class Used:
 
     def mark(self, params: Iterable[Tensor]) -> None:
         """Take down which gradients are in place now: they have been used."""
-        self._marks = {id(p): (ref(p.grad), p.grad._version) for p in params if p.grad is not None}
+        self._marks = {id(p): (ref(grad), grad._version) for p in params if (grad := p.grad) is not None}
 
     def unused(self, params: Iterable[Tensor]) -> Leftovers:
         """Find the gradients that came, or were added to, since the last :meth:`mark`.

@@ -46,8 +46,8 @@ class SharpnessAware(Composed):
     Args:
         base: Makes the step with the gradient taken at the perturbed weights. Weight decay and momentum are its
             business: they act at the weights before the climb.
-        model: Holds the BatchNorm layers. Without it, they are looked for among all modules that exist at the first
-            step, which takes about a tenth of a second once.
+        model: Holds the BatchNorm layers. Without it, the networks that hold the parameters are looked for at the
+            first step, which takes about a tenth of a second once.
         rho: Radius of the climb, ≥ 0. A parameter group may set its own ``"rho"``.
         ascent: Where to climb: a rule, or the name of the optimizer it belongs to.
         outer: Which loss to minimise there.
@@ -128,7 +128,12 @@ class SharpnessAware(Composed):
         there = standing_at(slope.params, self._climb(slope), self.model) if self._now.climbed else nullcontext()
         passing = self._second_context(slope)
         networks = self._networks.of(self.model, self.parameters())
-        with holding_statistics(networks), replaying(self._now.before), there, passing:
+        with (
+            holding_statistics(networks, self._networks.others(self.model)),
+            replaying(self._now.before),
+            there,
+            passing,
+        ):
             self._clear()
             if not self.descent.needs_clean:
                 slope.release()
