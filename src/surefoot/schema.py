@@ -117,14 +117,21 @@ class Predictions:
 class LossTerms(NamedTuple):
     """What a loss gives an optimizer: one value per example, and what only the batch as a whole has.
 
-    The loss of the batch is ``per_example.mean() + penalty``. ``log_py`` is log p(true class) for each example;
-    a loss other than cross-entropy supplies it, so that CSAM can weigh examples by p_y. Where it is missing,
-    ``per_example`` is taken to be the cross-entropy, that is −log p_y.
+    The loss of the batch is ``per_example.mean() + penalty``, with the mean over the examples that count. Its first
+    dimension is that of the examples; a loss over tokens may have more.
+
+    ``log_py`` is log p(true class) for each example; a loss other than cross-entropy supplies it, so that CSAM can
+    weigh examples by p_y. Where it is missing, p_y is known only if ``per_example`` comes straight from torch's
+    cross-entropy, without class weights or label smoothing.
+
+    ``counted`` is True for the examples that count, of the same shape. Where it is missing, all do, except those that
+    torch's cross-entropy has ignored.
     """
 
     per_example: Tensor
     penalty: Tensor | None = None
     log_py: Tensor | None = None
+    counted: Tensor | None = None
 
 
 @dataclass(frozen=True)

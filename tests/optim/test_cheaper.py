@@ -13,6 +13,7 @@ from surefoot.optim.esam import ESAM
 from surefoot.optim.looksam import LookSAM
 from surefoot.optim.rst import RST, Coin
 from surefoot.optim.sam import SAM
+from surefoot.schema import LossTerms
 from tests.optim.problems import Quadratic, assert_same, batches, losses, make, net, train, weights
 from tests.optim.test_oracles import BASES, compare
 from tests.oracles import optimizers as oracles
@@ -101,11 +102,17 @@ def test_esam_against_its_reference():
 def test_esam_perturbs_some_tensors_by_rho_over_beta():
     model = nn.ModuleList([nn.Linear(3, 3) for _ in range(20)])
     optimizer = ESAM(torch.optim.SGD(model.parameters(), lr=0.1), rho=0.06, beta=0.6, seed=1)
+
+    def losses():
+        return sum(layer(torch.ones(1, 3)) for layer in model).flatten()
+
+    optimizer.reduce(LossTerms(losses())).backward()
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     with optimizer.perturbed():
         moved = [parameter.detach() - old for parameter, old in zip(model.parameters(), before, strict=True)]
+        optimizer.reduce(LossTerms(losses())).backward()
     kept = [d for d in moved if d.abs().max() > 0]
     assert 10 < len(kept) < 35
     assert torch.cat([d.flatten() for d in kept]).norm().item() == pytest.approx(0.1, rel=1e-4)

@@ -12,6 +12,7 @@ from surefoot.optim import Parts, Plain
 from surefoot.optim.csam import CSAM
 from surefoot.optim.sam import SAM
 from surefoot.optim.vasso import VASSO
+from surefoot.schema import LossTerms
 from tests.optim.problems import assert_same, batches, losses, make, mlp, names, weights, wrappers
 
 BY_HAND = [name for name in wrappers() if name not in ("bsam", "csam", "esam")]  # no examples in the toy below
@@ -28,7 +29,9 @@ def test_a_gradient_of_exactly_zero(name):
     optimizer = make(f"{name}:{'' if name in ('adamw', 'bsam', 'gd', 'muon') else 'weight_decay=0'}", model)
     before = weights(model)
     for _ in range(2):
-        optimizer.step(Parts(lambda part: 0.0 * model(torch.ones(4, 3))[part].sum(-1), n=4))
+        optimizer.step(
+            Parts(lambda part: LossTerms(zero := 0.0 * model(torch.ones(4, 3))[part].sum(-1), log_py=zero), n=4)
+        )
     after = weights(model)
     assert all(tensor.isfinite().all() for tensor in after)
     if name not in ("adamw", "bsam", "muon"):  # their decay acts without a gradient
@@ -64,7 +67,7 @@ def test_what_is_not_finite_is_refused(name, what, value, broken):
         out = F.cross_entropy(model(x), y, reduction="none")
         if len(calls) != broken:
             return out
-        return out * value if what == "loss" else out + Poison.apply(out, value)
+        return LossTerms(out * value if what == "loss" else out + Poison.apply(out, value), log_py=-out)
 
     try:
         optimizer.step(closure)
@@ -131,6 +134,7 @@ def test_a_large_half_precision_gradient_does_not_overflow_its_norm():
     w.grad = torch.full_like(w, 2000.0)  # the norm, 128000, is no float16
     with optimizer.perturbed():
         assert w[0].item() == pytest.approx(1.0, rel=1e-3)
+        w.sum().backward()
 
 
 def test_tiny_gradients_still_climb_by_rho():
@@ -139,6 +143,7 @@ def test_tiny_gradients_still_climb_by_rho():
     w.grad = torch.tensor([3e-9, 4e-9])
     with optimizer.perturbed():
         torch.testing.assert_close(w.detach(), torch.tensor([0.3, 0.4]), atol=1e-3, rtol=0)
+        w.sum().backward()
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.int64])
@@ -245,3 +250,4 @@ def test_the_radius_holds_for_a_gradient_that_was_clipped_before_the_climb():
     nn.utils.clip_grad_norm_([w], 0.1)
     with optimizer.perturbed():
         torch.testing.assert_close(w.detach(), torch.tensor([3.3, 4.4]))
+        w.sum().backward()

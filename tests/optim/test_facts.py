@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from surefoot.optim.asam import ASAM
 from surefoot.optim.csam import CSAM, damp
 from surefoot.optim.sam import SAM
-from surefoot.schema import LossTerms
 from tests.optim.problems import batches, losses, make, mlp, names, net, train
 
 RHO, GAMMA = 0.3, 1.5
@@ -33,7 +32,7 @@ def seen():
     twin = mlp(dtype=torch.float64)
     torch.nn.utils.vector_to_parameters(there, twin.parameters())
     perturbed = F.cross_entropy(twin(x), y, reduction="none")
-    outer = damp(LossTerms(perturbed), GAMMA).mean()
+    outer = damp(perturbed, perturbed, GAMMA).mean()
     g_tilde = torch.cat([v.flatten() for v in torch.autograd.grad(outer, list(twin.parameters()))])
     optimizer = CSAM(torch.optim.SGD(params, lr=0.1), model, rho=RHO, gamma=GAMMA)
     optimizer.step(losses(model, x, y))
@@ -92,6 +91,7 @@ def test_the_length_of_other_climbs_is_measured_on_request():
     with optimizer.perturbed():
         moved = [p.detach() - old for p, old in zip(model.parameters(), before, strict=True)]
         length = torch.cat([d.flatten() for d in moved]).norm().item()
+        optimizer.loss(model(x), y).backward()
     assert optimizer._now.eps_norm == pytest.approx(length, rel=1e-5)
 
 

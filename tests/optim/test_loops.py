@@ -13,6 +13,7 @@ from surefoot.errors import InputError
 from surefoot.optim import Parts
 from surefoot.optim.csam import CSAM
 from surefoot.optim.sam import SAM
+from surefoot.schema import LossTerms
 from tests.optim.problems import assert_same, batches, losses, make, mlp, net, train, weights, wrappers
 
 FORMS = ["per example", "backward", "lightning", "explicit"]
@@ -162,15 +163,16 @@ def test_a_step_that_overflows_under_a_scaler_leaves_weights_and_state(name, for
     def poisoned(part=slice(None)):
         calls.append(part)
         out = F.cross_entropy(model(x[part]), y[part], reduction="none")
-        return out * torch.inf if len(calls) == broken else out
+        return LossTerms(out * torch.inf, log_py=-out) if len(calls) == broken else LossTerms(out)
 
     if form == "closure":
         optimizer.step(Parts(poisoned, n=len(y)), scaler=scaler)
     else:
         optimizer.zero_grad()
-        scaler.scale(poisoned().mean()).backward()
+        with optimizer.clean():
+            scaler.scale(optimizer.reduce(poisoned())).backward()
         with optimizer.perturbed(scaler):
-            scaler.scale(poisoned().mean()).backward()
+            scaler.scale(optimizer.reduce(poisoned())).backward()
         scaler.step(optimizer)
     climbed = len(calls) > 1
     scaler.update()
@@ -260,6 +262,7 @@ def test_tied_weights_move_once():
     with optimizer.perturbed():
         assert model[0].weight is model[1].weight
         assert (model[1].weight - before).norm().item() == pytest.approx(0.3, rel=1e-4)
+        optimizer.loss(model(x), y).backward()
 
 
 def test_parameters_that_share_memory_come_back_and_keep_sharing():
@@ -308,6 +311,7 @@ def test_groups_with_their_own_radius():
     with optimizer.perturbed():
         assert a.item() == pytest.approx(3 + 0.5 * 3 / 5)
         assert b.item() == pytest.approx(4 + 0.1 * 4 / 5)
+        (a**2 + b**2).sum().backward()
 
 
 def test_a_parameter_without_a_gradient_in_the_second_pass_comes_back():

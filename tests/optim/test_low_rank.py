@@ -13,6 +13,7 @@ from surefoot.errors import DivergedError, InputError
 from surefoot.optim import _low_rank
 from surefoot.optim.csam import CSAM
 from surefoot.optim.sam import SAM
+from surefoot.schema import LossTerms
 from tests.optim.problems import assert_same, losses, make, weights
 from tests.optim.test_degenerate import Poison
 
@@ -258,7 +259,7 @@ def test_a_gradient_that_is_not_finite_is_refused(broken):
     def closure():
         calls.append(1)
         out = F.cross_entropy(model(x), y, reduction="none")
-        return out + Poison.apply(out, torch.nan) if len(calls) == broken else out
+        return LossTerms(out + Poison.apply(out, torch.nan), log_py=-out) if len(calls) == broken else out
 
     with pytest.raises(DivergedError, match="Expected a finite gradient norm"):
         optimizer.step(closure)

@@ -102,9 +102,9 @@ class OfInputs(Around):
         logits = model.members(batch.inputs)  # type: ignore[operator]  # a MIMO, by around()
         terms: LossTerms = self.inner(logits.flatten(0, 1), batch.draw("labels").flatten())
         per_member = terms.per_example.view(-1, self.members)
-        log_py = -per_member if terms.log_py is None else terms.log_py.view(-1, self.members)
+        log_py = None if terms.log_py is None else terms.log_py.view(-1, self.members).mean(1)
         penalty = None if terms.penalty is None else self.members * terms.penalty
-        return LossTerms(per_member.sum(1), penalty, log_py.mean(1)), logits.flatten(1)
+        return LossTerms(per_member.sum(1), penalty, log_py), logits.flatten(1)
 
 
 class ManyInputs(Ensemble):

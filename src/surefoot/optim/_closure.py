@@ -64,5 +64,5 @@ def terms_of(result: Any) -> LossTerms | None:
     if isinstance(result, LossTerms):
         return result
     if isinstance(result, Tensor):
-        return LossTerms(result.flatten()) if result.ndim > 0 else None
+        return LossTerms(result) if result.ndim > 0 else None
     raise InputError(f"Expected the closure to return losses, but got {type(result).__name__}. {WHAT_TO_RETURN}")

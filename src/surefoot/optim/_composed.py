@@ -14,9 +14,12 @@ from surefoot.optim._norms import sum_of_squares, total_norm
 from surefoot.optim._now import Now
 from surefoot.optim._ranks import AcrossRanks
 from surefoot.optim._rules import Ascent, Cadence, Descent, Outer, Rule, find_ascent
+from surefoot.optim._surprise import understood
 from surefoot.optim._wrapper import Nonfinite, finite
 from surefoot.schema import LossTerms
 from surefoot.seeding import RngState, rng_state
+
+RHO = 0.2  # default radius of the methods that climb a distance ρ along a gradient: one value, as a class and by name
 
 
 class Common(TypedDict, total=False):
@@ -35,6 +38,8 @@ class Composed(AcrossRanks):
         low_rank: Set to False to move all weights, also those of linear layers that can climb without.
     """
 
+    accumulates = False
+    group_options: tuple[str, ...] = ("rho",)
     detail = False
     low_rank = True
 
@@ -53,8 +58,7 @@ class Composed(AcrossRanks):
         nonfinite: Nonfinite = "raise",
         perturbation: Perturbation | None = None,
     ) -> None:
-        if not rho >= 0:
-            raise InputError(f"Expected rho ≥ 0, but got {rho:g}. Try rho=0.05.")
+        check_radius(rho)
         if m is not None and m < 1:
             raise InputError(f"Expected m ≥ 1 examples per part, but got {m}. Try m=16, or leave it out.")
         rule = find_ascent(ascent)
@@ -75,6 +79,7 @@ class Composed(AcrossRanks):
         self._settle(perturbation)
         for group in self.param_groups:
             group.setdefault("rho", rho)
+            _check_group(group)
         self.needs_per_example = self.outer.needs_per_example
         self._places: list[Tensor] = []  # the perturbed weights: the only extra copy
         self._is_perturbed = False
@@ -85,8 +90,15 @@ class Composed(AcrossRanks):
         """Add parameters; without a ``"rho"`` of their own they get the optimizer's."""
         if hasattr(self, "rho"):
             param_group.setdefault("rho", self.rho)
+            _check_group(param_group)
             self._linears = None
         super().add_param_group(param_group)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up what :meth:`state_dict` gave, or the state of a plain base optimizer."""
+        for group in state_dict["param_groups"]:
+            _check_group(group)
+        super().load_state_dict(state_dict)
 
     @property
     def _rules(self) -> dict[str, Rule]:
@@ -152,10 +164,11 @@ class Composed(AcrossRanks):
 
         A step that is not due to climb minimises the outer loss at the weights where it is.
         """
-        self._now.seen[self._is_perturbed].append(terms)
+        terms, surprise = understood(terms)
+        self._now.seen[self._is_perturbed].append(None if surprise is None else surprise.detach())
         if self._is_perturbed or not self._is_due:
-            terms = terms._replace(per_example=self.outer(terms))
-        return super().reduce(terms)
+            terms = terms._replace(per_example=self.outer(terms, surprise))
+        return self._mean(terms)
 
     def _norm(self, grads: list[Tensor] | None = None) -> float:
         """Give ‖g‖ of the clean gradients in place; computed once per step."""
@@ -167,6 +180,23 @@ class Composed(AcrossRanks):
             else:
                 self._now.norm = total_norm(here)
         return self._now.norm
+
+
+def _check_group(group: dict[str, Any]) -> None:
+    """Refuse a parameter group that would climb nowhere, or the wrong way."""
+    if "rho" in group:
+        check_radius(group["rho"])
+    if group.get("maximize"):
+        raise InputError(
+            "Expected a base that minimises, but got maximize=True: what climbs would have to go down. "
+            "Leave it out and change the sign of the loss."
+        )
+
+
+def check_radius(rho: float) -> None:
+    """Refuse a radius that is negative or no number."""
+    if not rho >= 0:
+        raise InputError(f"Expected rho ≥ 0, but got {rho:g}. Try rho=0.05.")
 
 
 def grads_of(params: list[Tensor]) -> list[Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any
 
@@ -27,6 +28,32 @@ def bare_step(base: Optimizer) -> Callable[[], Any]:
     if _has_hooks(base) or "step" in base.__dict__ or not is_torch:
         return base.step
     return partial(step.__wrapped__, base)
+
+
+@contextmanager
+def hooks_may_return(base: Optimizer) -> Iterator[None]:
+    """Let hooks before a step return what they like, such as the norm that ``clip_grad_norm_`` gives.
+
+    torch takes a pair for new arguments of the step, and fails on anything else.
+
+    Args:
+        base: Its hooks, not the global ones.
+    """
+    hooks: dict[int, Callable[..., Any]] = base._optimizer_step_pre_hooks
+    if not hooks:
+        yield
+        return
+    originals = dict(hooks)
+    hooks.update({key: partial(_pair_or_none, hook) for key, hook in originals.items()})
+    try:
+        yield
+    finally:
+        hooks.update({key: hook for key, hook in originals.items() if key in hooks})  # one may have removed itself
+
+
+def _pair_or_none(hook: Callable[..., Any], *args: Any) -> Any:
+    result = hook(*args)
+    return result if isinstance(result, tuple) else None
 
 
 def told_if_heard(step: Callable[..., Any]) -> Callable[..., Any]:

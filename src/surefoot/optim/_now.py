@@ -10,8 +10,9 @@ from surefoot.errors import DivergedError
 from surefoot.optim._distributed import Replicas
 from surefoot.optim._facts import StepFacts
 from surefoot.optim._low_rank import Layer
-from surefoot.schema import LossTerms
 from surefoot.seeding import RngState
+
+Seen = Tensor | None  # −log p_y of the examples of one reduction, or None where it is not known
 
 
 @dataclass
@@ -32,7 +33,8 @@ class Now:
     passes: float = 0
     low_rank: int = 0
     layers: list[Layer] = field(default_factory=list)  # that climb without moving
-    seen: tuple[list[LossTerms], list[LossTerms]] = field(default_factory=lambda: ([], []))  # clean, perturbed
+    seen: tuple[list[Seen], list[Seen]] = field(default_factory=lambda: ([], []))  # clean, perturbed
+    sampled: bool = False  # whether the clean pass stood at a sample, in a method that draws one
     error: DivergedError | None = None
 
     def facts(self, damps: bool) -> StepFacts:
@@ -54,14 +56,15 @@ class Now:
             climbed=self.climbed,
             low_rank=self.low_rank,
             damps=damps,
-            clean=_detached(self.seen[0]),
-            perturbed=_detached(self.seen[1]),
+            clean=_known(self.seen[0]),
+            perturbed=_known(self.seen[1]),
         )
 
 
-def _detached(seen: list[LossTerms]) -> tuple[Tensor, ...]:
-    """Give −log p_y of each batch's examples, free of its graph."""
-    return tuple((t.per_example if t.log_py is None else -t.log_py).detach() for t in seen)
+def _known(seen: list[Seen]) -> tuple[Tensor, ...]:
+    """Give −log p_y of all examples of a pass; nothing where that of some is not known."""
+    known = tuple(each for each in seen if each is not None)
+    return known if len(known) == len(seen) else ()
 
 
 def joined(parts: list[tuple[float, Now]]) -> Now:

@@ -1,4 +1,4 @@
-"""Climb and come back: weights, statistics and random numbers are as they were, whatever happens in between."""
+"""Climb and come back: the weights are as they were, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from surefoot.optim._sharded import is_sharded, reshard
 
@@ -57,37 +55,3 @@ def _copy(params: Sequence[Tensor], values: Sequence[Tensor], model: nn.Module |
         parameter.copy_(value)
     if any(is_sharded(parameter) for parameter in params):
         reshard(model)
-
-
-def _norms(model: nn.Module) -> list[_NormBase]:
-    """Find the normalisation layers: at every step anew, since modules come and go, so without the cost of names."""
-    found: dict[nn.Module, None] = {model: None}
-    stack = [model]
-    while stack:
-        for child in stack.pop()._modules.values():
-            if child is not None and child not in found:
-                found[child] = None
-                stack.append(child)
-    return [module for module in found if isinstance(module, _NormBase)]
-
-
-@contextmanager
-def holding_statistics(model: nn.Module | None) -> Iterator[None]:
-    """Keep running statistics of BatchNorm and its relatives still: they move in the clean pass only.
-
-    Args:
-        model: Its normalisation layers are held; None for no model.
-    """
-    layers = [] if model is None else [layer for layer in _norms(model) if layer.training and layer.track_running_stats]
-    momenta = [module.momentum for module in layers]
-    for module in layers:
-        if isinstance(module, _InstanceNorm):
-            module.momentum = 0.0  # it updates its statistics whenever it has some
-        else:
-            module.track_running_stats = False  # in training mode: normalise by the batch, store nothing
-    try:
-        yield
-    finally:
-        for module, momentum in zip(layers, momenta, strict=True):
-            module.track_running_stats = True
-            module.momentum = momentum

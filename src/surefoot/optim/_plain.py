@@ -29,6 +29,7 @@ class Plain(Wrapper):
         if closure is not None:
             self._loss = self._differentiate(closure, scaler)
             loss = finite_loss(self._loss, "loss", scaler)
-            norm = self._gradient_norm(scaler)
+        norm = self._gradient_norm(scaler)
+        if closure is not None:
             self.facts = StepFacts(loss=loss, passes=1, grad_norm=norm)
         self._step_base(scaler)

@@ -195,8 +195,16 @@ class Outer(Rule):
     needs_per_example = False
     damps = False
 
-    def __call__(self, terms: LossTerms) -> Tensor:
-        """Give one loss per example."""
+    def __call__(self, terms: LossTerms, surprise: Tensor | None) -> Tensor:
+        """Give one loss per example.
+
+        Args:
+            terms: Of the examples that count.
+            surprise: Their −log p_y; None where it is not known.
+
+        Returns:
+            The losses.
+        """
         return terms.per_example
 
 

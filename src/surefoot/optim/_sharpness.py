@@ -14,17 +14,27 @@ from torch import Tensor
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim._closure import Closure, Parts
 from surefoot.optim._composed import Common as Common
-from surefoot.optim._composed import Composed, grads_of
+from surefoot.optim._composed import Composed, check_radius, grads_of
+from surefoot.optim._leftovers import Leftovers
 from surefoot.optim._low_rank import Layer, acting, linear_layers
 from surefoot.optim._norms import TINY, sum_of_squares, total_norm
 from surefoot.optim._now import Now, joined
-from surefoot.optim._perturb import holding_statistics, standing_at
+from surefoot.optim._perturb import standing_at
 from surefoot.optim._rules import Ascent, Cadence, Pair, Slope
+from surefoot.optim._statistics import holding_statistics
 from surefoot.optim._wrapper import finite, finite_loss
 from surefoot.seeding import replaying, rng_state
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
+
+
+HOW_TO_CLIMB = """Expected a step that climbs, but got step() after one backward(): {base} would step alone. Write
+    optimizer.step(lambda: cross_entropy(model(inputs), labels, reduction="none"))
+in the place of both, or put a second pass between them:
+    with optimizer.perturbed():
+        optimizer.loss(model(inputs), labels).backward()
+    optimizer.step()"""
 
 
 class SharpnessAware(Composed):
@@ -36,7 +46,8 @@ class SharpnessAware(Composed):
     Args:
         base: Makes the step with the gradient taken at the perturbed weights. Weight decay and momentum are its
             business: they act at the weights before the climb.
-        model: Holds the BatchNorm layers. May be left out for networks without any.
+        model: Holds the BatchNorm layers. Without it, the networks that hold the parameters are looked for at the
+            first step, which takes about a tenth of a second once.
         rho: Radius of the climb, ≥ 0. A parameter group may set its own ``"rho"``.
         ascent: Where to climb: a rule, or the name of the optimizer it belongs to.
         outer: Which loss to minimise there.
@@ -65,7 +76,8 @@ class SharpnessAware(Composed):
             Nothing. In a step that does not climb, the weights stay where they are.
 
         Raises:
-            InputError: If there are no gradients to climb along.
+            InputError: If there are no gradients to climb along, or none of this pass at its end, or if its loss has
+                not come from the optimizer, where the method makes something of single examples.
 
         Example:
             >>> w = torch.nn.Parameter(torch.tensor([1.0, 1.0]))
@@ -88,6 +100,25 @@ class SharpnessAware(Composed):
                 raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
             with self._perturbed(slope, scale_of(scaler)), torch.enable_grad():
                 yield
+                self._check_second_pass()
+
+    def _check_second_pass(self) -> None:
+        """Refuse to leave the perturbed weights without what a loop without closure went there for."""
+        if not self._has_gradients() and self._now.apart is None:
+            raise InputError(
+                "Expected gradients at the perturbed weights, but got none. "
+                "Call backward() on the loss inside `with optimizer.perturbed():`."
+            )
+        if self.needs_per_example and not self._now.seen[1]:
+            raise InputError(f"{self._not_told} inside `with optimizer.perturbed():`.")
+
+    @property
+    def _not_told(self) -> str:
+        name = type(self).__name__
+        return (
+            f"Expected the loss of {name}, which weighs single examples, to come from the optimizer, but got another. "
+            "Call optimizer.loss(model(inputs), labels).backward(), or optimizer.reduce(LossTerms(…)).backward()"
+        )
 
     @contextmanager
     def _perturbed(self, slope: Slope, scale: float) -> Iterator[None]:
@@ -96,13 +127,22 @@ class SharpnessAware(Composed):
         self._now.climbed = climbs and bool(slope.params or self._now.layers)
         there = standing_at(slope.params, self._climb(slope), self.model) if self._now.climbed else nullcontext()
         passing = self._second_context(slope)
-        with holding_statistics(self.model), replaying(self._now.before), there, passing:
+        networks = self._networks.of(self.model, self.parameters())
+        with (
+            holding_statistics(networks, self._networks.others(self.model)),
+            replaying(self._now.before),
+            there,
+            passing,
+        ):
             self._clear()
             if not self.descent.needs_clean:
                 slope.release()
             self._is_perturbed = True
             try:
                 yield
+            except BaseException:
+                self._now.climbed = False  # so that no later step takes it for done
+                raise
             finally:
                 self._is_perturbed = False
         if self._now.error is None:
@@ -130,7 +170,9 @@ class SharpnessAware(Composed):
 
     def radius(self, group: dict[str, Any]) -> float:
         """Give the radius of a parameter group at this step."""
-        return float(group["rho"])
+        rho = float(group["rho"])
+        check_radius(rho)  # somebody may have changed it
+        return rho
 
     def _climb(self, slope: Slope) -> list[Tensor]:
         """Fill the buffers with the perturbed weights."""
@@ -190,6 +232,15 @@ class SharpnessAware(Composed):
                 return math.sqrt(square)
         return total_norm(grads_of(moving))
 
+    def _check_may_coast(self, slope: Slope) -> None:
+        """Refuse a step on clean gradients where a climb is wanted; there is none along a gradient of zero."""
+        if self._now.error is not None or slope.norm == 0:
+            return
+        if self.climbs:
+            raise InputError(HOW_TO_CLIMB.format(base=type(self.base).__name__))
+        if self.needs_per_example and not any(self._now.seen):
+            raise InputError(f"{self._not_told}.")
+
     def _coast(self, slope: Slope) -> None:
         """Turn the gradients of a step without climb into those to step on."""
         if self._now.error is None:
@@ -213,6 +264,7 @@ class SharpnessAware(Composed):
         elif not self._now.climbed:
             slope = self._slope()
             self._note_overflow(self._decisive_norm(), "gradient norm")
+            self._check_may_coast(slope)
             self._coast(slope)
         if self._now.error is not None and scaler is None:
             raise self._now.error
@@ -260,10 +312,10 @@ class SharpnessAware(Composed):
             self._linears = linear_layers(self.model, self.parameters())
         return [Layer(module) for module in self._linears]
 
-    def _has_gradients(self) -> bool:
+    def _has_gradients(self, leftovers: Leftovers | None = None) -> bool:
         listening = [] if self._is_perturbed else self._now.layers
         heard = any(call.leaf.grad is not None for layer in listening for call in layer.calls)
-        return heard or super()._has_gradients()
+        return heard or super()._has_gradients(leftovers)
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         self._now.passes += 1

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from surefoot.errors import DivergedError, InputError
+from surefoot.optim._checks import called_by_scaler, check_is_real, does_nothing, needs_closure
 from surefoot.optim._closure import WHAT_TO_RETURN, Closure, terms_of
 from surefoot.optim._distributed import is_distributed, telling
 from surefoot.optim._facts import StepFacts
-from surefoot.optim._hooks import bare_step, told_if_heard
+from surefoot.optim._hooks import bare_step, hooks_may_return, told_if_heard
+from surefoot.optim._leftovers import Leftovers, Used, refuse, was_differentiated
+from surefoot.optim._making import Making
 from surefoot.optim._norms import total_norm
+from surefoot.optim._statistics import Buffers, Networks
+from surefoot.optim._surprise import understood
 from surefoot.schema import LossTerms
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
+    from torch.utils.hooks import RemovableHandle
 
 Nonfinite = Literal["raise", "skip"]
 OWN_STATE = "surefoot"  # key of a state dict under which a wrapper keeps what the base knows nothing of
 
 
-class Wrapper(Optimizer):
+class Wrapper(Optimizer, metaclass=Making):
     """A torch optimizer around a base optimizer *instance*.
 
     Parameter groups and state are the base's own, read through to it, so schedulers, ``accelerate`` and
@@ -39,23 +45,35 @@ class Wrapper(Optimizer):
     optimizer reduces, differentiates and steps. A closure that calls ``backward()`` itself and returns a scalar
     works too: it computes that scalar with :meth:`loss`, which knows in which pass it is called.
 
+    The form that other SAM libraries have, ``SAM(params, torch.optim.SGD, rho=0.1, lr=0.1)``, works as well: options
+    that the wrapper does not know go to the base.
+
     Args:
         base: Makes the actual step. It must be able to step without a closure.
         nonfinite: What to do when a loss or a gradient is NaN or infinite: ``"raise"`` an error, or ``"skip"``
-            the step with one warning. Either way weights and state are those before the step.
+            the step with one warning. Either way weights and state are those before the step; a skipped one leaves
+            the model's buffers as they were, too.
 
     Raises:
         InputError: If the base is no plain torch optimizer or its parameters are not real numbers.
     """
 
     needs_per_example = False
+    accumulates = True  # whether a closure may add to gradients of micro-batches before it: in one pass, it may
+    group_options: tuple[str, ...] = ()  # what parameter groups have beside the base's own options
     facts: StepFacts | None = None
+    model: nn.Module | None = None
 
     def __init__(self, base: Optimizer, *, nonfinite: Nonfinite = "raise") -> None:
         if isinstance(base, Wrapper) or not isinstance(base, Optimizer):
             raise InputError(
                 f"Expected a plain torch optimizer as base, but got {type(base).__name__}. "
                 "Pass an instance, such as torch.optim.SGD(model.parameters(), lr=0.1)."
+            )
+        if needs_closure(base):
+            raise InputError(
+                f"Expected a base that steps on the gradients in place, but got {type(base).__name__}, which evaluates "
+                "a closure itself. Take torch.optim.SGD or AdamW."
             )
         if nonfinite not in ("raise", "skip"):
             raise InputError(f'Expected nonfinite to be "raise" or "skip", but got {nonfinite!r}. Leave it out.')
@@ -66,11 +84,24 @@ class Wrapper(Optimizer):
         super().__init__(list(groups), base.defaults)
         base.param_groups, base.state = groups, state
         for parameter in self.parameters():
-            _check_is_real(parameter)
+            check_is_real(parameter)
         self.t = 0
+        self._networks = Networks()
+        self._kept: Buffers | None = None
+        self._used = Used()
+        self._used.mark(self.parameters())
+        self._leftovers: Leftovers = {}
         self._reduced = False
         self._in_closure = False
         self._warned = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; on a double of Lightning's, which has this class but not its attributes, the original's."""
+        original = self.__dict__.get("_optimizer")
+        if original is not None and name in original.__dict__:
+            setattr(original, name, value)
+        else:
+            super().__setattr__(name, value)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -95,14 +126,30 @@ class Wrapper(Optimizer):
         return (parameter for group in self.param_groups for parameter in group["params"])
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters to the base."""
+        """Add parameters to the base; a group that is refused is not added."""
+        params = param_group["params"]
+        if not isinstance(params, Tensor | set):  # torch refuses sets
+            param_group["params"] = params = list(params)
+        for parameter in [params] if isinstance(params, Tensor) else params:
+            check_is_real(parameter[1] if isinstance(parameter, tuple) else parameter)  # some come with their names
         self.base.add_param_group(param_group)
-        for parameter in self.param_groups[-1]["params"]:
-            _check_is_real(parameter)
+        if hasattr(self, "_networks"):
+            self._networks.forget()
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call a hook before every step, with the gradients to step on in place: it can clip them."""
+        return self.base.register_step_pre_hook(partial(_as_if_called_by, self, hook))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients."""
         self.base.zero_grad(set_to_none)
+        if not self._in_closure:
+            self._keep_buffers()
+
+    def _keep_buffers(self) -> None:
+        """Copy the buffers where a step may have to be undone; a step starts here."""
+        undone = self.nonfinite == "skip"
+        self._kept = Buffers(self._networks.of(self.model, self.parameters())) if undone else None
 
     def own_state(self) -> dict[str, Any]:
         """Give what this wrapper remembers beside its base: nested dicts and lists of tensors and plain values."""
@@ -118,18 +165,23 @@ class Wrapper(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` gave, or the state of a plain base optimizer."""
+        own = [{key: group[key] for key in self.group_options if key in group} for group in self.param_groups]
         self.base.load_state_dict({key: value for key, value in state_dict.items() if key != OWN_STATE})
+        for group, options in zip(self.param_groups, own, strict=True):
+            group.update({key: value for key, value in options.items() if key not in group})
         if OWN_STATE in state_dict:
             self.load_own_state(state_dict[OWN_STATE])
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle the wrapper with its base, which torch's own version would drop."""
-        return {key: value for key, value in self.__dict__.items() if key != "step"}  # a scheduler's patch
+        passing: dict[str, Any] = {"_networks": Networks(), "_kept": None, "_used": Used(), "_leftovers": {}}
+        return {key: value for key, value in self.__dict__.items() if key != "step"} | passing  # a scheduler's patch
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take up a copied or pickled state."""
         self.__dict__.update(state)
         self._patch_step_function()
+        self._used.mark(self.parameters())
 
     @staticmethod
     def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,18 +203,28 @@ class Wrapper(Optimizer):
             InputError: If a closure came through ``scaler.step``.
             DivergedError: If a loss or a gradient is not finite, unless such steps are to be skipped.
         """
-        if closure is not None and _called_by_scaler():
+        if closure is not None and called_by_scaler():
             raise InputError(
                 "Expected scaler.step(optimizer) without a closure, whose gradients it would not unscale. "
                 "Call optimizer.step(closure, scaler=scaler)."
             )
+        if closure is not None and does_nothing(closure):
+            closure()  # for the hooks that are called behind it
+            closure = None
         self._loss: Tensor | None = None
+        if closure is not None:
+            self._keep_buffers()
+            self._leftovers = self._used.unused(self.parameters())
         try:
             self._take_step(closure, scaler)
         except DivergedError as error:
             if self.nonfinite == "raise":
                 raise
             self._skip(error)
+        finally:
+            self._kept = None
+            if not self._leftovers:  # else the closure was not evaluated, or refused: they still wait for a step
+                self._used.mark(self.parameters())
         return self._loss
 
     @abstractmethod
@@ -171,38 +233,48 @@ class Wrapper(Optimizer):
 
     def reduce(self, terms: LossTerms) -> Tensor:
         """Turn loss terms into the scalar that the current pass differentiates."""
+        return self._mean(understood(terms)[0])
+
+    def _mean(self, terms: LossTerms) -> Tensor:
         self._reduced = True
         loss = terms.per_example.mean()
         return telling(loss if terms.penalty is None else loss + terms.penalty)
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, logits: Tensor, labels: Tensor, *, ignore_index: int = -100) -> Tensor:
         """Give the cross-entropy of a batch, reduced as the current pass needs it.
 
         This is the criterion for closures that call ``backward()`` themselves.
 
         Args:
-            logits: Shape ``(n, classes)``.
-            labels: Class indices, shape ``(n,)``.
+            logits: Shape ``(n, classes)``, or ``(n, classes, …)`` for several labels per example.
+            labels: Class indices, shape ``(n,)`` or ``(n, …)``.
+            ignore_index: Examples with this label do not count: neither in the mean nor in what the optimizer makes of
+                single examples.
 
         Returns:
             A scalar to call ``backward()`` on.
         """
-        return self.reduce(LossTerms(F.cross_entropy(logits, labels, reduction="none")))
+        losses = F.cross_entropy(logits, labels, reduction="none", ignore_index=ignore_index)
+        return self.reduce(LossTerms(losses))
 
     def _differentiate(self, closure: Closure, scaler: GradScaler | None = None) -> Tensor:
         """Run one pass: clear the gradients, evaluate the closure, fill the gradients, return the loss."""
         self._reduced = False
         self._in_closure = True
-        self._clear()
+        leftovers = self._leftovers
+        self._clear(but=leftovers)
         try:
             with torch.enable_grad():
                 result: Any = closure()
                 terms = terms_of(result)
+                if not self.accumulates or terms is not None:
+                    refuse(leftovers)
                 if terms is not None:
                     result = self.reduce(terms)
                 elif self.needs_per_example and not self._reduced:
                     raise InputError(f"Expected one loss per example, but got a scalar. {WHAT_TO_RETURN}")
-                if terms is not None or not self._has_gradients():
+                self._leftovers = {}
+                if terms is not None or not self._has_gradients(leftovers):
                     result = telling(result) if terms is None else result
                     (result if scaler is None else scaler.scale(result)).backward()
         finally:
@@ -210,15 +282,16 @@ class Wrapper(Optimizer):
         loss: Tensor = result.detach()
         return loss
 
-    def _has_gradients(self) -> bool:
+    def _has_gradients(self, leftovers: Leftovers | None = None) -> bool:
         """Say whether a closure has called ``backward()`` itself."""
-        return any(parameter.grad is not None for parameter in self.parameters())
+        return was_differentiated(self.parameters(), leftovers or {})
 
-    def _clear(self) -> None:
+    def _clear(self, but: Leftovers | None = None) -> None:
         """Clear the gradients, without the bookkeeping of ``zero_grad``."""
         for group in self.param_groups:
             for parameter in group["params"]:
-                parameter.grad = None
+                if not but or parameter not in but:
+                    parameter.grad = None
 
     def _moving(self) -> list[Tensor]:
         """Give the parameters that have a gradient."""
@@ -235,18 +308,27 @@ class Wrapper(Optimizer):
 
     def _step_base(self, scaler: GradScaler | None = None) -> bool:
         """Let the base step; say whether it did, which only a scaler prevents."""
-        if scaler is None or not scaler.is_enabled():
-            bare_step(self.base)()
-            stepped = True
-        else:
-            scaler.unscale_(self.base)
-            found = scaler._found_inf_per_device(self.base)
-            stepped = not sum(value.item() for value in found.values())
-            scaler.step(self.base)
+        with hooks_may_return(self.base):
+            if scaler is None or not scaler.is_enabled():
+                bare_step(self.base)()
+                stepped = True
+            else:
+                scaler.unscale_(self.base)
+                found = scaler._found_inf_per_device(self.base)
+                stepped = not sum(value.item() for value in found.values())
+                scaler.step(self.base)
+        if not stepped and self._kept is not None:
+            self._kept.restore()
         self.t += stepped
         return stepped
 
     def _skip(self, error: DivergedError) -> None:
+        if self._kept is None:
+            raise InputError(
+                "Expected optimizer.zero_grad() at the start of a step that may be skipped, but it was not called: "
+                f"buffers cannot be put back. {error}"
+            ) from error
+        self._kept.restore()
         self.base.zero_grad()
         loss = float("nan") if self._loss is None else self._loss.item()
         self.facts = StepFacts(loss=loss, passes=1, skipped=True)
@@ -255,24 +337,9 @@ class Wrapper(Optimizer):
             warnings.warn(f"A step was skipped, and later ones like it will be without a word: {error}", stacklevel=3)
 
 
-def _called_by_scaler() -> bool:
-    """Say whether ``GradScaler.step`` is among the callers: it hands positional closures on without a word."""
-    frame = sys._getframe(1)
-    for _ in range(6):  # step, torch's two layers around it, a scheduler's, the scaler's two
-        if frame.f_back is None:
-            return False
-        frame = frame.f_back
-        if frame.f_globals.get("__name__") == "torch.amp.grad_scaler":
-            return True
-    return False
-
-
-def _check_is_real(parameter: Tensor) -> None:
-    if not parameter.is_floating_point():
-        raise InputError(
-            f"Expected parameters of a real floating type, but got {parameter.dtype}. "
-            "Leave it out of the optimizer, or split a complex parameter with torch.view_as_real."
-        )
+def _as_if_called_by(wrapper: Wrapper, hook: Callable[..., Any], _: Optimizer, args: Any, kwargs: Any) -> Any:
+    """Call a hook that was registered with the wrapper, from the base."""
+    return hook(wrapper, args, kwargs)
 
 
 def finite_loss(loss: Tensor, what: str, scaler: GradScaler | None) -> float:

@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
+from surefoot.optim._composed import RHO
 from surefoot.optim._rules import Ascent, Cadence
 from surefoot.optim._sharpness import Common, SharpnessAware
 from surefoot.optim._wrapper import Wrapper
@@ -77,7 +78,7 @@ class AESAM(SharpnessAware):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.05,
+        rho: float = RHO,
         delta: float = 0.9,
         lambda1: float = -1.0,
         lambda2: float = 1.0,
@@ -94,7 +95,7 @@ def aesam(
     base: Optimizer,
     model: nn.Module,
     *,
-    rho: float = 0.2,
+    rho: float = RHO,
     delta: float = 0.9,
     lambda1: float = -1.0,
     lambda2: float = 1.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from surefoot.optim._sharpness import Common, SharpnessAware
 from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
 from surefoot.seeding import generator as stream
+
+if TYPE_CHECKING:
+    from torch.amp import GradScaler
 
 N_TRAIN = 50_000  # of CIFAR, what the authors' code takes
 
@@ -146,6 +149,8 @@ class BSAM(SharpnessAware):
     Reference: Möllenhoff & Khan 2023, arXiv:2210.01620; order of updates as in the authors' code.
     """
 
+    own_base = True
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -197,6 +202,7 @@ class BSAM(SharpnessAware):
             draw = self._draws if apart is None else self._draws * apart.n + apart.rank
             generator = stream(self.seed, f"bsam/{self.t}/{draw}")
             self._draws += 1
+            self._now.sampled = True
         params = [parameter for parameter in self.parameters() if parameter.requires_grad]
         with torch.no_grad():
             places = [self._sample(parameter, generator) for parameter in params]
@@ -212,6 +218,27 @@ class BSAM(SharpnessAware):
     def clean(self) -> Iterator[None]:
         """Stand at a sample in the clean pass; ranks that climb each on their own draw each their own."""
         with super().clean(), self.sampled():
+            yield
+
+    @contextmanager
+    def perturbed(self, scaler: GradScaler | None = None) -> Iterator[None]:
+        """Stand at the perturbed weights, as in :meth:`SharpnessAware.perturbed`.
+
+        Args:
+            scaler: Scaled the clean loss, and will scale the perturbed one.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            InputError: If the clean pass was not made at a sample.
+        """
+        if not self._now.sampled:
+            raise InputError(
+                "Expected the clean pass at a sample from the posterior, but got one at its mean. "
+                "Put it, forward and backward, into `with optimizer.clean():`."
+            )
+        with super().perturbed(scaler):
             yield
 
     def _begin(self, *args: object) -> None:

@@ -52,7 +52,7 @@ class Projected(Wrapper):
         *,
         basis: Basis | None = None,
         k: int = 1,
-        r: int = 1,
+        r: int = 10,
         nonfinite: Nonfinite = "raise",
     ) -> None:
         if k < 1 or r < 1:
@@ -86,11 +86,10 @@ class Projected(Wrapper):
         self._u = None if basis is None else basis.to(next(iter(self.parameters())).device, copy=True)
 
     def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
-        norm = None
         if closure is not None:
             self._loss = self._differentiate(closure, scaler)
             finite(self._loss, "loss")
-            norm = self._gradient_norm(scaler)
+        norm = self._gradient_norm(scaler)
         u, spent = self._refreshed()
         moving = {id(parameter): parameter.grad for parameter in self._moving()}
         rows, grads = [], []

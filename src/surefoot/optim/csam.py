@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from surefoot.errors import InputError
 from surefoot.optim._cadence import Every
+from surefoot.optim._composed import RHO
 from surefoot.optim._facts import LOG_HALF
 from surefoot.optim._rules import Ascent, Outer
 from surefoot.optim._sharpness import Common, SharpnessAware
@@ -38,9 +39,17 @@ class Damped(Outer):
         super().__init__()
         self.gamma = gamma
 
-    def __call__(self, terms: LossTerms) -> Tensor:
+    def __call__(self, terms: LossTerms, surprise: Tensor | None) -> Tensor:
         """Give one loss per example."""
-        return damp(terms, self.gamma)
+        if self.gamma == 0:
+            return terms.per_example
+        if surprise is None:
+            raise InputError(
+                "Expected to know p_y of each example, but got losses that are not torch's cross-entropy as it is: "
+                "class weights, label smoothing, a sum over tokens, or another loss. Return LossTerms(losses, "
+                'log_py=-cross_entropy(logits, labels, reduction="none")), from surefoot.'
+            )
+        return damp(terms.per_example, surprise, self.gamma)
 
 
 class CSAM(SharpnessAware):
@@ -70,7 +79,7 @@ class CSAM(SharpnessAware):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.05,
+        rho: float = RHO,
         gamma: float = 1.0,
         ascent: Ascent | str = "sam",
         every: int = 1,
@@ -81,24 +90,23 @@ class CSAM(SharpnessAware):
         super().__init__(base, model, rho=rho, ascent=ascent, outer=outer, cadence=Every(every), m=m, **common)
 
 
-def damp(terms: LossTerms, gamma: float) -> Tensor:
+def damp(loss: Tensor, surprise: Tensor, gamma: float) -> Tensor:
     """Multiply a loss by (1 + p_y)^−γ where p_y > 1/2.
 
     Args:
-        terms: One loss per example; without ``log_py`` it is taken to be −log p_y.
+        loss: One loss per example.
+        surprise: −log p_y of each example: the very same tensor, if that is the loss.
         gamma: Strength of the damping.
 
     Returns:
         One loss per example.
 
     Example:
-        >>> p = torch.tensor([0.4, 0.5, 0.8, 0.99], dtype=torch.float64)
-        >>> [round(value, 6) for value in damp(LossTerms(-p.log()), 1.0).tolist()]
+        >>> loss = -torch.tensor([0.4, 0.5, 0.8, 0.99], dtype=torch.float64).log()
+        >>> [round(value, 6) for value in damp(loss, loss, 1.0).tolist()]
         [0.916291, 0.693147, 0.123969, 0.00505]
     """
     # 1/(1 + p) is the sigmoid of −log p, and ℓ·sigmoid(ℓ) a function of its own: one node to differentiate, not six.
-    loss = terms.per_example
-    surprise = loss if terms.log_py is None else -terms.log_py
     damped = F.silu(loss) if surprise is loss and gamma == 1 else surprise.sigmoid() ** gamma * loss
     return torch.where(surprise < -LOG_HALF, damped, loss)
 
@@ -108,7 +116,7 @@ def csam(
     base: Optimizer,
     model: nn.Module,
     *,
-    rho: float = 0.2,
+    rho: float = RHO,
     gamma: float = 1.0,
     ascent: str = "sam",
     every: int = 1,

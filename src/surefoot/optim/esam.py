@@ -11,9 +11,11 @@ from torch.optim import Optimizer
 
 from surefoot.errors import InputError
 from surefoot.optim._closure import Closure, Parts, terms_of
+from surefoot.optim._composed import RHO
 from surefoot.optim._norms import TINY, total_norm
 from surefoot.optim._rules import Ascent, Slope, ascent_rule
 from surefoot.optim._sharpness import Common, SharpnessAware
+from surefoot.optim._surprise import with_counted
 from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import LossTerms
@@ -59,7 +61,8 @@ class ESAM(SharpnessAware):
     """Efficient SAM: stochastic weight perturbation and sharpness-sensitive data selection.
 
     The climb uses a random subset of the tensors. At the perturbed weights, only the share γ of the examples
-    whose loss has grown most is differentiated. With a :class:`~surefoot.optim.Parts` closure these are found in
+    whose loss has grown most is differentiated; an example with several losses, one per token, counts by their mean.
+    With a :class:`~surefoot.optim.Parts` closure these are found in
     a forward pass without gradients and evaluated on their own, which is what saves time; with any other closure
     the result is the same (up to BatchNorm, which then sees the whole batch) and nothing is saved.
 
@@ -86,7 +89,7 @@ class ESAM(SharpnessAware):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.05,
+        rho: float = RHO,
         beta: float = 0.6,
         gamma: float = 0.5,
         seed: int = 0,
@@ -97,7 +100,7 @@ class ESAM(SharpnessAware):
         super().__init__(base, model, rho=rho, ascent=SomeWeights(beta, seed), **common)
         self.gamma = gamma
         self.needs_per_example = True
-        self._clean: list[Tensor] = []
+        self._clean: list[tuple[Tensor, Tensor | None]] = []  # losses, and which of them count
         self._chosen = False
 
     def keep(self, grown: Tensor) -> Tensor:
@@ -114,12 +117,35 @@ class ESAM(SharpnessAware):
 
     def reduce(self, terms: LossTerms) -> Tensor:
         """Take the clean losses down in the clean pass, keep the examples that grew most in the other."""
+        terms, is_nll = with_counted(terms)
         if not self._is_perturbed:
-            self._clean.append(terms.per_example.detach())
+            self._clean.append((terms.per_example.detach(), terms.counted))
         elif not self._chosen:  # the n-th batch of this pass is the n-th batch of the clean one
-            grown = terms.per_example.detach() - self._clean[len(self._now.seen[1])]
-            terms = _only(terms, self.keep(grown))
+            grown = self._grown(terms.per_example.detach(), len(self._now.seen[1]))
+            terms = _only(terms, self._choose(grown, terms.counted), is_nll)
         return super().reduce(terms)
+
+    def _grown(self, losses: Tensor, batch: int) -> Tensor:
+        """Give by how much the losses of a batch have grown since the clean pass."""
+        if batch >= len(self._clean):
+            raise InputError(f"{self._not_told} in the clean pass, too.")
+        clean = self._clean[batch][0]
+        if clean.shape != losses.shape:
+            raise InputError(
+                f"Expected the same examples in both passes, but got losses of shape {tuple(losses.shape)} after "
+                f"{tuple(clean.shape)}. Evaluate the same batch."
+            )
+        return losses - clean
+
+    def _choose(self, grown: Tensor, counted: Tensor | None) -> Tensor:
+        """Give the indices of the examples to keep, which are the rows; one without losses that count is no example."""
+        rows = grown.reshape(len(grown), -1)
+        if counted is None:
+            return self.keep(rows.mean(1))
+        counts = counted.reshape(rows.shape)
+        places = counts.any(1).nonzero().squeeze(1)
+        means = (rows * counts).sum(1)[places] / counts.sum(1)[places]
+        return places[self.keep(means)] if len(places) else torch.arange(len(rows), device=rows.device)
 
     def _begin(self, *args: object) -> None:
         super()._begin(*args)  # type: ignore[arg-type]  # handed on as they come
@@ -129,8 +155,8 @@ class ESAM(SharpnessAware):
         if not isinstance(closure, Parts) or self.gamma == 1:
             return super()._second_pass(closure, scaler)
         with torch.no_grad():
-            grown = _losses(closure) - torch.cat(self._clean)
-        kept = self.keep(grown)
+            grown = self._grown(_losses(closure), 0)
+        kept = self._choose(grown, self._clean[0][1])
         self._chosen = True
         try:
             loss = self._differentiate(_part(closure, kept), scaler)
@@ -144,6 +170,11 @@ def _losses(closure: Parts) -> Tensor:
     terms = terms_of(closure())
     if terms is None:
         raise InputError("Expected one loss per example from Parts, but got a scalar. Use reduction='none'.")
+    if len(terms.per_example) != len(closure):
+        raise InputError(
+            f"Expected one row of losses from Parts for each of {len(closure)} examples, but got "
+            f"{len(terms.per_example)}. Keep the losses of tokens in the shape (examples, tokens)."
+        )
     return terms.per_example
 
 
@@ -151,9 +182,11 @@ def _part(closure: Parts, kept: Tensor) -> Callable[[], Tensor | LossTerms]:
     return lambda: closure(kept)
 
 
-def _only(terms: LossTerms, kept: Tensor) -> LossTerms:
-    log_py = None if terms.log_py is None else terms.log_py[kept]
-    return terms._replace(per_example=terms.per_example[kept], log_py=log_py)
+def _only(terms: LossTerms, kept: Tensor, is_nll: bool) -> LossTerms:
+    """Keep some examples; what was known of the losses by where they come from is said, since that is lost."""
+    losses = terms.per_example[kept]
+    log_py = -losses if is_nll else None if terms.log_py is None else terms.log_py[kept]
+    return LossTerms(losses, terms.penalty, log_py, None if terms.counted is None else terms.counted[kept])
 
 
 @OPTIMIZERS.register("esam", passes="1 + gamma", wraps=True, reference="Du et al. 2022, arXiv:2110.03141")
@@ -161,7 +194,7 @@ def esam(
     base: Optimizer,
     model: nn.Module,
     *,
-    rho: float = 0.2,
+    rho: float = RHO,
     beta: float = 0.6,
     gamma: float = 0.5,
     seed: int = 0,

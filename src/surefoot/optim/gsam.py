@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from surefoot.errors import InputError
+from surefoot.optim._composed import RHO
 from surefoot.optim._norms import TINY, inner, sum_of_squares
 from surefoot.optim._rules import Ascent, Descent, Pair
 from surefoot.optim._sharpness import Common, SharpnessAware
@@ -42,25 +44,30 @@ class GSAM(SharpnessAware):
         rho: Largest radius ρ, at the largest learning rate.
         alpha: α; 0 is SAM.
         rho_min: Smallest radius, at the smallest learning rate; None keeps the radius constant.
-        lr_min: Smallest learning rate. The largest one is the group's when the optimizer is made.
+        lr_min: Smallest learning rate. The largest one is that of a OneCycleLR on this optimizer; else the largest
+            that the group has had.
         ascent: Where to climb.
         **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
 
     Reference: Zhuang et al. 2022, arXiv:2203.08065.
     """
 
+    group_options = ("rho", "lr_max")
+
     def __init__(
         self,
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.05,
+        rho: float = RHO,
         alpha: float = 0.4,
         rho_min: float | None = None,
         lr_min: float = 0.0,
         ascent: Ascent | str = "sam",
         **common: Unpack[Common],
     ) -> None:
+        if rho_min is not None and not 0 <= rho_min <= rho:
+            raise InputError(f"Expected rho_min between 0 and rho = {rho:g}, but got {rho_min:g}. Leave it out.")
         super().__init__(base, model, rho=rho, ascent=ascent, descent=SurrogateGap(alpha), **common)
         self.rho_min = rho_min
         self.lr_min = lr_min
@@ -73,11 +80,14 @@ class GSAM(SharpnessAware):
         self.param_groups[-1].setdefault("lr_max", float(self.param_groups[-1]["lr"]))
 
     def radius(self, group: dict[str, Any]) -> float:
-        """Let the radius follow the learning rate."""
-        span = group["lr_max"] - self.lr_min
-        if self.rho_min is None or span == 0:
-            return super().radius(group)
-        return float(self.rho_min + (group["rho"] - self.rho_min) * (group["lr"] - self.lr_min) / span)
+        """Let the radius follow the learning rate, between rho_min and the group's rho."""
+        rho, lr = super().radius(group), float(group["lr"])
+        largest = max(float(group["lr_max"]), lr, float(group.get("max_lr", lr)))  # OneCycleLR starts far below it
+        group["lr_max"] = largest
+        span = largest - self.lr_min
+        if self.rho_min is None or span <= 0:
+            return rho
+        return self.rho_min + (rho - self.rho_min) * max(0.0, (lr - self.lr_min) / span)
 
 
 @OPTIMIZERS.register("gsam", passes=2, wraps=True, reference="Zhuang et al. 2022, arXiv:2203.08065")
@@ -85,7 +95,7 @@ def gsam(
     base: Optimizer,
     model: nn.Module,
     *,
-    rho: float = 0.2,
+    rho: float = RHO,
     alpha: float = 0.4,
     rho_min: float | None = None,
     lr_min: float = 0.0,

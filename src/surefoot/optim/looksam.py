@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.optim._cadence import Every
+from surefoot.optim._composed import RHO
 from surefoot.optim._norms import TINY, inner, total_norm
 from surefoot.optim._rules import Ascent, Descent, Pair, Slope
 from surefoot.optim._sharpness import Common, SharpnessAware
@@ -79,7 +80,7 @@ class LookSAM(SharpnessAware):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.05,
+        rho: float = RHO,
         k: int = 5,
         alpha: float = 0.7,
         ascent: Ascent | str = "sam",
@@ -93,7 +94,7 @@ def looksam(
     base: Optimizer,
     model: nn.Module,
     *,
-    rho: float = 0.2,
+    rho: float = RHO,
     k: int = 5,
     alpha: float = 0.7,
     ascent: str = "sam",

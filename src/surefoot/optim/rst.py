@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
+from surefoot.optim._composed import RHO
 from surefoot.optim._rules import Ascent, Cadence
 from surefoot.optim._sharpness import Common, SharpnessAware
 from surefoot.optim._wrapper import Wrapper
@@ -77,7 +78,7 @@ class RST(SharpnessAware):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.05,
+        rho: float = RHO,
         p: float = 0.5,
         p_end: float | None = None,
         n_steps: int | None = None,
@@ -93,7 +94,7 @@ def rst(
     base: Optimizer,
     model: nn.Module,
     *,
-    rho: float = 0.2,
+    rho: float = RHO,
     p: float = 0.5,
     p_end: float | None = None,
     n_steps: int | None = None,

@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from surefoot.optim._cadence import Every
+from surefoot.optim._composed import RHO
 from surefoot.optim._norms import TINY
 from surefoot.optim._rules import Scaled, Slope, ascent_rule
 from surefoot.optim._sharpness import Common, SharpnessAware
@@ -55,7 +56,7 @@ class SAM(SharpnessAware):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.05,
+        rho: float = RHO,
         every: int = 1,
         m: int | None = None,
         **common: Unpack[Common],
@@ -68,7 +69,7 @@ def sam(
     base: Optimizer,
     model: nn.Module,
     *,
-    rho: float = 0.2,
+    rho: float = RHO,
     every: int = 1,
     m: int | None = None,
     stable: bool = False,

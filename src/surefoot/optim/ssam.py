@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 from torch.optim import Optimizer
 
+from surefoot.optim._composed import RHO
 from surefoot.optim._distributed import Perturbation
 from surefoot.optim._rules import Ascent
 from surefoot.optim._sharpness import SharpnessAware
@@ -46,7 +47,7 @@ class SSAM(SharpnessAware):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.05,
+        rho: float = RHO,
         ascent: Ascent | str = "sam",
         nonfinite: Nonfinite = "raise",
         perturbation: Perturbation | None = None,
@@ -57,6 +58,6 @@ class SSAM(SharpnessAware):
 
 
 @OPTIMIZERS.register("ssam", passes=2, wraps=True, reference="Tan et al. 2024, arXiv:2401.07250")
-def ssam(base: Optimizer, model: nn.Module, *, rho: float = 0.2, ascent: str = "sam") -> Wrapper:
+def ssam(base: Optimizer, model: nn.Module, *, rho: float = RHO, ascent: str = "sam") -> Wrapper:
     """SAM with its gradient rescaled to the norm of the clean one, which keeps large steps stable."""
     return SSAM(base, model, rho=rho, ascent=ascent)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
+from surefoot.optim._composed import RHO
 from surefoot.optim._norms import total_norm
 from surefoot.optim._rules import Along, Slope, ascent_rule
 from surefoot.optim._sharpness import Common, SharpnessAware
@@ -65,7 +66,7 @@ class VASSO(SharpnessAware):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.05,
+        rho: float = RHO,
         theta: float = 0.9,
         **common: Unpack[Common],
     ) -> None:
@@ -73,6 +74,6 @@ class VASSO(SharpnessAware):
 
 
 @OPTIMIZERS.register("vasso", passes=2, wraps=True, reference="Li & Giannakis 2023, arXiv:2309.15639")
-def vasso(base: Optimizer, model: nn.Module, *, rho: float = 0.2, theta: float = 0.9, stable: bool = False) -> Wrapper:
+def vasso(base: Optimizer, model: nn.Module, *, rho: float = RHO, theta: float = 0.9, stable: bool = False) -> Wrapper:
     """SAM that climbs along an average of gradients, so that one batch's noise matters less."""
     return VASSO(base, model, rho=rho, theta=theta, stable=stable)

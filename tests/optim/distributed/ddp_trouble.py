@@ -22,6 +22,7 @@ from surefoot.optim.sam import SAM
 from surefoot.optim.ssam import SSAM
 from surefoot.optim.vasso import VASSO
 from surefoot.optim.wsam import WSAM
+from surefoot.schema import LossTerms
 from tests.optim.distributed.launch import on_every_rank
 from tests.optim.distributed.replicas import (
     MODES,
@@ -203,7 +204,7 @@ def _refused(ddp, optimizer, batch, harm, broken, last, nonfinite):
     def closure(part=slice(None)):
         calls.append(part)
         out = good(part)
-        return harm(out) if dist.get_rank() == last and len(calls) == broken else out
+        return LossTerms(harm(out), log_py=-out) if dist.get_rank() == last and len(calls) == broken else out
 
     closure_with_parts = type("P", (type(good),), {"__call__": lambda self, part=slice(None): closure(part)})
     try:

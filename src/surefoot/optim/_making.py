@@ -1,0 +1,65 @@
+"""How an optimizer is made: around a base instance, or from parameters and the base's class as elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from surefoot.errors import InputError
+
+COMMON = {"stable", "nonfinite", "perturbation"}  # what stands behind **common in the optimizers' signatures
+
+
+class Making(type):
+    """Lets ``SAM(params, torch.optim.SGD, rho=0.1, lr=0.1)`` mean ``SAM(torch.optim.SGD(params, lr=0.1), rho=0.1)``.
+
+    Every SAM library has the first form. Options that the wrapper does not know go to the base; where both have one of
+    that name, it is the wrapper's.
+    """
+
+    own_base = False  # whether an optimizer takes parameters and makes its base itself
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        """Make the base first if it is given as a class."""
+        kind = options.pop("base_optimizer", None)
+        if kind is None and len(args) > 1 and not isinstance(args[1], nn.Module | None):
+            kind, args = args[1], (args[0], *args[2:])
+        first = args[0] if args else options.get("params")
+        if kind is not None:
+            options.pop("params", None)
+            base, options = cls._with_base(first, kind, options)
+            return super().__call__(base, *args[1:], **options)
+        if not cls.own_base and hasattr(first, "__iter__"):
+            raise InputError(f"Expected a torch optimizer to wrap, but got parameters. {cls._how}")
+        return super().__call__(*args, **options)
+
+    def _with_base(cls, params: Any, kind: Any, options: dict[str, Any]) -> tuple[Optimizer, dict[str, Any]]:
+        got = kind.__name__ if inspect.isclass(kind) else type(kind).__name__
+        if cls.own_base:
+            raise InputError(
+                f"Expected no base for {cls.__name__}, which is its own, but got {got}. "
+                f"Write {cls.__name__}(params, model, lr=0.1)."
+            )
+        if not callable(kind) or isinstance(params, Optimizer):
+            raise InputError(f"Expected a model beside the base, but got {got}. {cls._how}")
+        if options.pop("adaptive", False):  # as the first of those libraries calls it
+            raise InputError("Expected a method, but got adaptive=True. Write ASAM(…), from surefoot.optim.asam.")
+        taken = inspect.signature(cls.__init__).parameters  # type: ignore[misc]  # of this class, whichever it is
+        known = set(taken) | (COMMON if "common" in taken else set())
+        own = {name: value for name, value in options.items() if name in known}
+        return kind(params, **{name: value for name, value in options.items() if name not in own}), own
+
+    @property
+    def _how(cls) -> str:
+        name = cls.__name__
+        base = "torch.optim.SGD"
+        return f"Write {name}({base}(params, lr=0.1), model), or {name}(params, {base}, lr=0.1, model=model)."
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """What the class itself takes."""
+        own = inspect.signature(cls.__init__)  # type: ignore[misc]  # of this class, whichever it is
+        return own.replace(parameters=list(own.parameters.values())[1:])
