@@ -27,6 +27,7 @@ AXIS = {
     "ticks": "",
     "automargin": True,
 }
+PERCENT = ".2~%"  # of ticks: as many decimals as tell neighbours apart, and none where they need none
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def curve_figure(quantity: Quantity, methods: Sequence[tuple[str, Mark, Mapping[
             lines.append({**_line(curve, mark, quantity, f"{html.escape(label)}, {split}"), "meta": meta})
     if not shown:
         return None
-    y_format: Figure = {"tickformat": ".2~%"} if quantity.percent else {}
+    y_format: Figure = {"tickformat": PERCENT} if quantity.percent else {}
     if quantity.log:
         y_format = {"type": "log", **log_ticks(shown)}
     elif (limits := _limits(shown, quantity)) is not None:
