@@ -161,6 +161,7 @@ def test_the_axis_of_sharpness_is_that_of_what_was_measured(falling: RunFolder) 
     assert math.log(high / low) < 1.3 * math.log(max([*measured, min(limit)]) / min(measured))
     ticks = figure["layout"]["yaxis"]["tickvals"]
     assert sum(low <= tick <= high for tick in ticks) >= 2
+    assert figure["layout"]["xaxis"]["range"] == pytest.approx([-0.6, 30.6])  # 30 epochs, whatever the words' length
     (said,) = figure["layout"]["annotations"]
     assert said["text"] == f"(2 + 2β)/η leaves ↑ up to {max(limit):,.0f}"
     leaves = next(

@@ -58,14 +58,14 @@ def sharpness_figure(methods: Sequence[Named]) -> Figure | None:
             for curve, words, dash, width in drawn
         ]
     words = _leavings([limit for limit in limits if limit], 10**top)
-    look = layout(height=320)
+    look, last = layout(height=320), max(curve.epochs[-1] for curve in shown)  # words would stretch an axis of its own
     return {
         "data": lines,
         "layout": {
             **look,
             "margin": {**look["margin"], "t": look["margin"]["t"] + LINE * len(words)},
             "hovermode": "closest",
-            "xaxis": {**AXIS, "title": {"text": "epoch", "standoff": 6}},
+            "xaxis": {**AXIS, "range": [-0.02 * last, 1.02 * last], "title": {"text": "epoch", "standoff": 6}},
             "yaxis": {**AXIS, "type": "log", "range": [bottom, top], **log_ticks([10**bottom, 10**top])},
             "annotations": words,
         },
@@ -97,7 +97,7 @@ def axis_range(measured: Sequence[Curve], limits: Sequence[Curve]) -> tuple[floa
     Returns:
         Lower and upper end.
     """
-    seen = [value for curve in measured for value in (*curve.low, *curve.high) if value > 0]
+    seen = [value for curve in measured for value in (*curve.low, *curve.high) if value > 0] or [1.0]
     near = [value for curve in limits if (value := min(curve.mean)) <= NEAR * max(seen)]
     low, high = math.log10(min(seen)), math.log10(max([*seen, *near]))
     margin = max(0.05 * (high - low), 0.02)
