@@ -89,7 +89,7 @@ def test_u_shape(shape: list[float], left: str, right: str) -> None:
 
 
 def test_the_bottom_of_a_u_is_not_chosen_where_it_is_measured() -> None:
-    """Of settings that are all alike, the lowest on test lies below both ends by luck; the lowest elsewhere does not."""
+    """Of settings that are all alike, the lowest on test lies below the ends by luck; the lowest elsewhere does not."""
     draw = np.random.default_rng(0)
     honest, picked = [], []
     for _ in range(300):

@@ -48,8 +48,9 @@ def a11() -> Study:
         published={},
         source="CSAM paper, fig. S5 (curves, ρ from 0.02 to 0.2)",
         rule="Held if the entropy of p_y rises from each radius to the next and ECE at both ends of the sweep exceeds "
-        "that at the inner radius with the lowest ECE on the calibration split, each paired difference above 0 with its "
-        "95 % interval; did not hold if one is below 0 with its interval; else not resolved. The sweep is wider than the published one: the network is not as deep.",
+        "that at the inner radius with the lowest ECE on the calibration split, each paired difference above 0 with "
+        "its 95 % interval; did not hold if one is below 0 with its interval; else not resolved. The sweep is wider "
+        "than the published one: the network is not as deep.",
         grid=grid,
         analyse=analyse,
         judge=judge,

@@ -79,7 +79,8 @@ def a12() -> Study:
         "it goes 0.82, 0.54, 0.69, 1.34 %)",
         rule="Held if all logits at γ = 0 equal SAM's, ECE(γ = 0) − ECE(γ = 2) at the small radius is above 0 with its "
         "95 % interval, and at the large radius ECE(γ = 2) minus ECE at the inner γ with the lowest ECE on the "
-        "calibration split is above 0 with its interval; did not hold if one of these fails for certain; else not resolved.",
+        "calibration split is above 0 with its interval; did not hold if one of these fails for certain; else not "
+        "resolved.",
         grid=grid,
         analyse=analyse,
         judge=judge,
