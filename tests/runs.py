@@ -33,6 +33,8 @@ def fake_run(
     seed: int = 0,
     *,
     measures: Mapping[str, float] = MEASURES,
+    calibration: Mapping[str, float] | None = None,
+    constant: tuple[float, float, float] | None = None,
     tce: float | None = 0.02,
     bins: Mapping[str | None, Mapping[str, Any]] | None = None,
     epochs: int = 2,
@@ -49,6 +51,8 @@ def fake_run(
         method: Label of the method; its optimizer has the same name.
         seed: The run's seed.
         measures: Metrics on the test split.
+        calibration: Metrics on the calibration split; else the same as on the test split.
+        constant: Accuracy of a constant answer on both, the run's lead over it and that lead's standard error.
         tce: ECE after temperature scaling; None leaves the calibrator out.
         bins: Reliability bins by calibrator; else the same small ones with and without temperature.
         epochs: How long it trained.
@@ -68,7 +72,9 @@ def fake_run(
     run = RunFolder(folder / f"run-{run_id}")
     run.begin(spec, run_id, {**DATA, "classes": list(classes)}, ENVIRONMENT)
     run.append_steps(_steps(epochs, passes, seed, quality))
-    run.write_measures(_measures(measures, tce, {None: BINS, "temperature": BINS} if bins is None else bins))
+    held_out = measures if calibration is None else calibration
+    records = [*_values("calibration", held_out), *_constants(constant)]
+    run.write_measures(records + _measures(measures, tce, {None: BINS, "temperature": BINS} if bins is None else bins))
     run.finish({"run": run_id, "seed": seed, "passes": passes, "seconds": seconds})
     return run
 
@@ -92,14 +98,26 @@ def _steps(epochs: int, passes: int, seed: int, quality: bool) -> list[dict[str,
 def _measures(
     values: Mapping[str, float], tce: float | None, bins: Mapping[str | None, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    plain = [{"split": "test", "calibrator": None, "metric": key, "value": value} for key, value in values.items()]
+    plain = _values("test", values)
     scaled = [{"split": "test", "calibrator": "temperature", "metric": "ece", "value": tce}] if tce is not None else []
     binned = [
         {"split": "test", "calibrator": name, "metric": "reliability", "bins": dict(counts)}
         for name, counts in bins.items()
     ]
-    train = [{"split": "train", "calibrator": None, "metric": key, "value": 0.99} for key in values]
+    train = _values("train", dict.fromkeys(values, 0.99))
     return [*train, *plain, *scaled, *binned]
+
+
+def _values(split: str, values: Mapping[str, float]) -> list[dict[str, Any]]:
+    return [{"split": split, "calibrator": None, "metric": key, "value": value} for key, value in values.items()]
+
+
+def _constants(constant: tuple[float, float, float] | None) -> list[dict[str, Any]]:
+    if constant is None:
+        return []
+    values = dict(zip(("value", "lead", "lead_error"), constant, strict=True))
+    place = {"calibrator": None, "metric": "constant_accuracy"}
+    return [{"split": split, **place, **values} for split in ("calibration", "test")]
 
 
 def content(path: Path) -> dict[str, bytes]:

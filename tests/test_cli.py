@@ -56,10 +56,14 @@ def test_compare_prints_one_object(compared: tuple[dict, Path]) -> None:
             assert row[key]["n"] == 2
         assert 0 <= row["ece"]["mean"] <= 1
         assert 0.34 < row["accuracy"]["mean"] <= 1
+        assert set(row["calibration"]) == {"accuracy", "ece", "nll", "brier"}
     assert [gap["label"] for gap in result["differences"]] == ["sam:rho=0.05", "csam:gamma=2,rho=0.1"]
     gap = result["differences"][1]["ece"]
     assert gap["mean"] == pytest.approx(rows[2]["ece"]["mean"] - rows[0]["ece"]["mean"])
     assert gap["low"] < gap["mean"] < gap["high"]
+    lowest = min(rows, key=lambda row: row["calibration"]["ece"]["mean"])
+    assert result["choice"]["label"] == lowest["label"]
+    assert "ece" in lowest["best"]
     assert Path(result["report"]) == out / "report.html"
     kept = {path.parent.parent.name: path.name for path in out.glob("*/checkpoint/step-00000012")}
     assert len(kept) == 6  # epoch 2 of every run, beside the newest
@@ -75,7 +79,16 @@ def test_compare_for_people(compared: tuple[dict, Path], small_npz: Path) -> Non
     _, out = compared
     done = surefoot(*reduced(small_npz, out))
     assert done.returncode == 0
-    for word in ("sgd", "csam:gamma=2", "accuracy", "ECE", "NLL", "±", "best calibrated", "report.html"):
+    for word in (
+        "sgd",
+        "csam:gamma=2",
+        "accuracy",
+        "ECE",
+        "NLL",
+        "±",
+        "Chosen on the calibration split:",
+        "report.html",
+    ):
         assert word in done.stdout
     assert "Traceback" not in done.stderr
 
@@ -121,7 +134,8 @@ def test_train_one_run_with_ones_own_parts(tmp_path: Path) -> None:
     ]
     done = surefoot(*words, "--epochs", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"accuracy [\d.]+ %, ECE [\d.]+ %", done.stdout)
+    assert re.search(r"test: accuracy [\d.]+ %, ECE [\d.]+ %", done.stdout)
+    assert re.search(r"calibration split, to choose by: accuracy [\d.]+ %, ECE [\d.]+ %", done.stdout)
     spec = json.loads((tmp_path / "run" / "spec.json").read_text())["spec"]
     assert (spec["seed"], spec["model"]["options"]["width"]) == (7, 5)
     both = surefoot(

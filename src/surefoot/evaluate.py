@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,8 +22,9 @@ REPAIRS = ("temperature", "isotonic")
 def evaluate(folder: RunFolder, passes: int) -> list[dict[str, Any]]:
     """Measure a run: the metrics on every split, and on the test split once more behind the usual calibrators.
 
-    Calibrators are fitted on the calibration split only. The measures are written to the folder. Metrics whose time
-    grows with the square of the number of examples are left out; ``surefoot audit`` has the others' intervals.
+    Calibrators are fitted on the calibration split only. Beside each split's accuracy stands that of always saying one
+    class. The measures are written to the folder. Metrics whose time grows with the square of the number of examples
+    are left out; ``surefoot audit`` has the others' intervals.
 
     Args:
         folder: Holds the predictions.
@@ -39,8 +41,11 @@ def evaluate(folder: RunFolder, passes: int) -> list[dict[str, Any]]:
 
 
 def _measure(folder: RunFolder) -> Iterator[dict[str, Any]]:
+    common = int(np.bincount(folder.predictions("train").labels).argmax())
     for split in SPLITS:
-        yield from _score(folder.predictions(split), calibrator=None)
+        predictions = folder.predictions(split)
+        yield from _score(predictions, calibrator=None)
+        yield _beside_constant(predictions, common)
     held_out, test = folder.predictions("calibration"), folder.predictions("test")
     for name in REPAIRS:
         fitted = CALIBRATORS[name].build(held_out)
@@ -57,6 +62,18 @@ def _score(predictions: Predictions, calibrator: str | None) -> Iterator[dict[st
         yield {**place, "metric": part.name, "value": _value(part, probs, labels), **_description(part)}
     bins = dataclasses.asdict(reliability(probs, labels))
     yield {**place, "metric": "reliability", "bins": bins}
+
+
+def _beside_constant(predictions: Predictions, common: int) -> dict[str, Any]:
+    """Give the accuracy of always saying one class, by how much the network leads, and that lead's standard error.
+
+    Both answer the same examples, so the error is that of a mean of paired differences of −1, 0 and 1.
+    """
+    constant = predictions.labels == common
+    lead = (predictions.logits.argmax(1) == predictions.labels).astype(np.float64) - constant
+    place = {"split": predictions.split, "calibrator": None, "metric": "constant_accuracy", "class": common}
+    error = float(lead.std() / math.sqrt(len(lead)))
+    return {**place, "value": float(constant.mean()), "lead": float(lead.mean()), "lead_error": error}
 
 
 def _value(part: Part, probs: Tensor, labels: Tensor) -> float | None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
+from surefoot.report.audit_figures import slice_figure
+from surefoot.report.marks import mark_of
 from surefoot.report.page import write_page
-from surefoot.report.summary import summarise
+from surefoot.report.shift import ShiftRow, ShiftSummary
+from surefoot.report.shift_figures import _curves
+from surefoot.report.summary import Column, Spread, summarise
 from tests.report.browser import drawn_page, find_browser
-from tests.runs import fake_run
+from tests.runs import MEASURES, fake_run
 
 SCRIPT = "<script>window.hacked = document.documentElement.dataset.trouble = 'hacked'</script>"
 
@@ -72,3 +78,70 @@ def test_a_missing_browser_fails_where_one_is_required(monkeypatch: pytest.Monke
     monkeypatch.setenv("SUREFOOT_REQUIRE_BROWSER", "0")
     with pytest.raises(pytest.skip.Exception, match="install chromium"):
         find_browser()
+
+
+@pytest.mark.parametrize("width", [1200, 1280])
+def test_the_table_of_results_is_seen_whole(tmp_path: Path, width: int) -> None:
+    """Three methods with intervals: no column is cut off, and nothing widens the page."""
+    runs = [
+        fake_run(
+            tmp_path,
+            method,
+            seed,
+            measures={key: 10 * (key == "nll") + value + 0.01 * seed * order for key, value in MEASURES.items()},
+            seconds=1234.5 + seed,
+            passes=128000,
+        )
+        for order, method in enumerate(("sgd", "sam", "csam:gamma=2,rho=0.1"))
+        for seed in (0, 1, 2)
+    ]
+    page = write_page(summarise(runs), tmp_path / "report.html")
+    sizes = "[e.clientWidth, e.scrollWidth]"
+    tell = f"document.title = JSON.stringify([...document.querySelectorAll('html, .scroll')].map((e) => {sizes}))"
+    text = page.read_text(encoding="utf-8").replace("</body>", f"<script>{tell}</script></body>")
+    page.write_text(text, encoding="utf-8")
+    document = drawn_page(page, tmp_path / "profile", f"--window-size={width},900")
+    found = json.loads(re.search(r"<title>(\[\[.*?\]\])</title>", document)[1])
+    assert len(found) == 5
+    assert all(whole <= seen for seen, whole in found), found
+
+
+def test_a_narrow_page_is_no_wider_than_its_window(tmp_path: Path) -> None:
+    """Its tables scroll on their own; what only screen readers see does not stick out of them."""
+    page = write_page(
+        summarise([fake_run(tmp_path, m, s) for m in ("sgd", "sam") for s in (0, 1)]), tmp_path / "r.html"
+    )
+    tell = "const e = document.documentElement; document.title = JSON.stringify([e.clientWidth, e.scrollWidth])"
+    text = page.read_text(encoding="utf-8").replace("</body>", f"<script>{tell}</script></body>")
+    page.write_text(text, encoding="utf-8")
+    document = drawn_page(page, tmp_path / "profile", "--window-size=500,900")
+    seen, whole = json.loads(re.search(r"<title>(\[.*?\])</title>", document)[1])
+    assert whole == seen <= 500
+
+
+def test_ticks_of_close_percentages_are_told_apart(tmp_path: Path) -> None:
+    """Gaps of slices between −10 and −8.8 %, and ECE between 3.1 and 3.9 % under shift."""
+    verdict = {"n": 50, "finding": "under-confident"}
+    slices = [
+        {"value": name, "verdict": {**verdict, "gap": {"estimate": at, "low": at - 0.001, "high": at + 0.001}}}
+        for name, at in (("a", -0.099), ("b", -0.089))
+    ]
+    column = Column("ece", "ECE", percent=True, lower_is_better=True)
+    cells = {("", 0): {"ece": Spread(0.031, None, 1)}, ("fog", 1): {"ece": Spread(0.039, None, 1)}}
+    method = summarise([fake_run(tmp_path)]).rows[0]
+    row = ShiftRow(method, (0,), cells, {"ece": Spread(0.039, None, 1)}, {}, None, {})
+    shift = ShiftSummary((row,), ("fog",), (1,), 10, None)
+    drawn = {"slices": slice_figure(slices, mark_of(0)), "curves": _curves(shift, column, "fog")}
+    plotly = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+    divs = "".join(f'<div id="{name}" style="width:600px"></div>' for name in drawn)
+    calls = "".join(
+        f"Plotly.newPlot('{n}', {json.dumps(f['data'])}, {json.dumps(f['layout'])});" for n, f in drawn.items()
+    )
+    page = tmp_path / "ticks.html"
+    page.write_text(f"<body>{divs}<script>{plotly}</script><script>{calls}</script></body>", encoding="utf-8")
+    document = drawn_page(page, tmp_path / "profile")
+    for kind, at_least in (("x", 3), ("y", 3)):
+        place = document.partition(f'id="{"slices" if kind == "x" else "curves"}"')[2].partition('<div id="')[0]
+        labels = re.findall(rf'<g class="{kind}tick"><text[^>]*>([^<]*)<', place)
+        assert len(labels) >= at_least, labels
+        assert len(set(labels)) == len(labels), labels

@@ -113,7 +113,7 @@ def test_title_verdict_command_sizes_and_options_are_told(tmp_path: Path, runs: 
     text = make(tmp_path, runs, command="surefoot compare --seeds 3").read_text(encoding="utf-8")
     for told in (
         "<h1>sgd and sam on toy</h1>",
-        "sgd is best calibrated: ECE 5.0 %",
+        "Chosen on the calibration split: sgd. On test: ECE 5.0 %",
         "surefoot compare --seeds 3",
         "100 train, 10 calibration, 10 test",
         "mlp:width=4",
@@ -131,7 +131,7 @@ def test_table_has_percent_best_and_interval(tmp_path: Path) -> None:
     runs += [fake_run(tmp_path, "sam", seed, measures={"ece": 0.05}) for seed in (0, 1, 2)]
     text = make(tmp_path, runs).read_text(encoding="utf-8")
     assert "11.00 ± 1.00" in text
-    assert "best: </span>5.00 ± 0.00" in text
+    assert "best on the calibration split: </span>5.00 ± 0.00" in text
     assert "−6.00 (−8.48…−3.52)" in text  # half width 4.3027 · 1 / √3
     assert ", excludes zero" in text
 

@@ -49,7 +49,6 @@ def test_one_seed_has_neither_spread_nor_interval(tmp_path: Path) -> None:
     summary = summarise([fake_run(tmp_path, "sgd"), fake_run(tmp_path, "sam", measures={"accuracy": 0.8, "ece": 0.01})])
     assert summary.rows[0].values["ece"].sd is None
     assert summary.rows[1].difference["ece"].low is None
-    assert "with one seed there is no telling" in summary.verdict()
 
 
 def test_a_metric_that_one_run_lacks_is_left_out_of_its_row_only(tmp_path: Path) -> None:
@@ -63,6 +62,27 @@ def test_a_metric_that_one_run_lacks_is_left_out_of_its_row_only(tmp_path: Path)
     assert second.difference["ece"].n == 2
 
 
+def test_calibration_values_stand_beside_those_on_test(tmp_path: Path) -> None:
+    held_out = {"accuracy": 0.7, "ece": 0.2}
+    (row,) = summarise([fake_run(tmp_path, "sgd", seed, calibration=held_out) for seed in (0, 1)]).rows
+    assert (row.values["ece"].mean, row.calibration["ece"].mean, row.calibration["ece"].n) == (0.05, 0.2, 2)
+    assert "tce" in row.values
+    assert "tce" not in row.calibration  # the temperature was fitted there
+    written = row.to_json()
+    assert written["calibration"]["accuracy"] == {"mean": 0.7, "sd": 0.0, "n": 2}
+    assert written["ece"]["mean"] == 0.05
+
+
+def test_the_star_goes_by_the_calibration_split(tmp_path: Path) -> None:
+    """On the test split it would be the other one."""
+    on_test, held_out = {"sgd": 0.01, "sam": 0.05}, {"sgd": 0.06, "sam": 0.04}
+    rows = summarise([
+        fake_run(tmp_path, m, measures={"ece": on_test[m]}, calibration={"ece": held_out[m]}) for m in on_test
+    ]).rows
+    assert ["ece" in row.best for row in rows] == [False, True]
+    assert not any("tce" in row.best for row in rows)
+
+
 @pytest.mark.parametrize(
     ("key", "values", "best"), [("ece", (0.1, 0.2), 0), ("accuracy", (0.1, 0.2), 1), ("nll", (2.0, 1.0), 1)]
 )
@@ -74,25 +94,3 @@ def test_best_follows_the_direction(tmp_path: Path, key: str, values: tuple[floa
 def test_a_single_method_is_not_the_best_of_anything(tmp_path: Path) -> None:
     summary = summarise([fake_run(tmp_path, "sgd", seed) for seed in (0, 1)])
     assert summary.rows[0].best == frozenset()
-    assert summary.verdict() == "sgd: ECE 5.0 %, accuracy 80.0 %."
-
-
-@pytest.mark.parametrize(
-    ("methods", "says"),
-    [
-        ({"sgd": (0.05, 0.05), "sam": (0.1, 0.1)}, "sgd is best calibrated: ECE 5.0 %, accuracy 80.0 %."),
-        ({"sgd": (0.10, 0.12), "sam": (0.05, 0.05)}, "not clear of zero: more seeds would tell"),
-        ({"sgd": (0.100, 0.101, 0.099), "sam": (0.05, 0.05, 0.05)}, "n = 3; clear of zero"),
-    ],
-)
-def test_verdict(tmp_path: Path, methods: dict[str, tuple[float, ...]], says: str) -> None:
-    assert says in summarise(_runs(tmp_path, methods)).verdict()
-
-
-def test_verdict_without_accuracy_and_without_a_shared_seed(tmp_path: Path) -> None:
-    runs = [fake_run(tmp_path, "sgd", 0), fake_run(tmp_path, "sam", 1, measures={"ece": 0.01})]
-    assert summarise(runs).verdict() == "sam is best calibrated: ECE 1.0 %."
-
-
-def test_verdict_without_any_ece(tmp_path: Path) -> None:
-    assert summarise([fake_run(tmp_path, measures={"accuracy": 0.8})]).verdict() == "No run has an ECE."

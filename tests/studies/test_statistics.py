@@ -84,8 +84,21 @@ def test_correlation_is_numpys() -> None:
 )
 def test_u_shape(shape: list[float], left: str, right: str) -> None:
     curves = {seed: [value + 0.01 * seed * at for at, value in enumerate(shape)] for seed in range(4)}
-    contrasts = u_shape(curves)
+    contrasts = u_shape(curves, curves)
     assert [above(contrast, 0, "it").outcome for contrast in contrasts] == [left, right]
+
+
+def test_the_bottom_of_a_u_is_not_chosen_where_it_is_measured() -> None:
+    """Of settings that are all alike, the lowest on test lies below the ends by luck; the lowest elsewhere does not."""
+    draw = np.random.default_rng(0)
+    honest, picked = [], []
+    for _ in range(300):
+        on_test, elsewhere = ({0: list(draw.normal(size=6)), 1: list(draw.normal(size=6))} for _ in range(2))
+        honest.append(u_shape(on_test, elsewhere)[0].value)
+        picked.append(u_shape(on_test, on_test)[0].value)
+    assert abs(np.mean(honest)) < 0.15  # standard error 0.06
+    assert np.mean(picked) > 0.5
+    assert u_shape({0: [1.0, 2.0, 3.0]}, {1: [1.0, 2.0, 3.0]})[0].value is None
 
 
 def test_one_violation_is_enough() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -50,6 +51,16 @@ def test_the_ends_of_the_spectrum(model: nn.Module, small_splits: Splits) -> Non
     assert found["gn_sharpness/middle"] == pytest.approx(middle)
 
 
+def test_sharpness_on_test_examples(model: nn.Module, small_splits: Splits) -> None:
+    test = dataclasses.replace(small_splits, train=small_splits.test)
+    x, y, *_ = Probe(40)(Moment(0, 0, model, test))
+    assert all(any(torch.equal(row, other) for other in small_splits.test.inputs) for row in x)
+    exact = torch.linalg.eigvalsh(GaussNewton(model, x, y).dense())[-1].item()
+    found = measured("sharpness_on_test:examples=40,tol=1e-5", model, small_splits)
+    assert found["sharpness_on_test/value"] == pytest.approx(exact, rel=1e-3)
+    assert found["sharpness_on_test/examples"] == 40
+
+
 def test_the_middle_of_two_negative_ends_is_negative(model: nn.Module, small_splits: Splits) -> None:
     found = measured("kappa:examples=40", model, small_splits)
     assert found["kappa_min/value"] < 0
@@ -89,6 +100,12 @@ def test_margins_and_quality(model: nn.Module, small_splits: Splits) -> None:
     found = measured("quality", model, small_splits)
     assert found["test/accuracy"] == pytest.approx((margin > 0).double().mean().item())
     assert found["test/loss"] == pytest.approx(nn.functional.cross_entropy(logits, labels).item())
+    held_out = model(small_splits.calibration.inputs).double(), small_splits.calibration.labels
+    assert found["calibration/loss"] == pytest.approx(nn.functional.cross_entropy(*held_out).item())
+    assert found["calibration/accuracy"] == pytest.approx((held_out[0].argmax(1) == held_out[1]).double().mean().item())
+    assert {key.partition("/")[2] for key in found if key.startswith("calibration/")} == {
+        key.partition("/")[2] for key in found if key.startswith("test/")
+    }
     smoothed = LabelSmoothing(0.3)
     found = measured("objective", model, small_splits, loss=smoothed)
     assert found["test/objective"] == pytest.approx(smoothed(logits, labels).per_example.mean().item(), rel=1e-5)

@@ -45,6 +45,19 @@ def test_a_loop_of_ones_own_is_the_same_with_it(small_splits: Splits, tmp_path: 
     assert {record["tracker"] for record in records} >= {"quality", "margins", "step_facts", "batch_sharpness"}
 
 
+def test_one_held_out_set_is_not_used_twice(small_splits: Splits) -> None:
+    """A temperature fitted on the very examples that it is tested on would look better than it is."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
+    train, test, other = (
+        (split.inputs, split.labels) for split in (small_splits.train, small_splits.test, small_splits.calibration)
+    )
+    alone = Watch("quality,tce", train=train, test=test)(0, model)
+    assert not [key for key in alone if key.startswith("calibration/") or "tce" in key]
+    both = Watch("quality,tce", train=train, test=test, calibration=other)(0, model)
+    assert {"calibration/accuracy", "calibration/ece", "calibration/loss", "test/tce"} <= set(both)
+    assert both["calibration/loss"] == pytest.approx(F.cross_entropy(model(other[0]), other[1]).item())
+
+
 def test_a_finished_run_can_be_measured_after_the_fact(small_npz: Path, tmp_path: Path) -> None:
     """What is measured later at the last step is what would have been measured then."""
     spec = make_spec("sam", data=f"npz:{small_npz}", model="mlp:width=8", epochs=2, batch_size=16)

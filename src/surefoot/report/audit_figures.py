@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from surefoot.report.figures import AXIS, Figure, layout
+from surefoot.report.figures import AXIS, PERCENT, Figure, layout
 from surefoot.report.marks import Mark
 
 Json = Mapping[str, Any]
@@ -42,7 +42,7 @@ def class_figure(classes: Sequence[Json], mark: Mark) -> Figure:
             "dragmode": False,
             "xaxis": {
                 **AXIS,
-                "tickformat": ".1~%",
+                "tickformat": PERCENT,
                 "rangemode": "tozero",
                 "nticks": 6,
                 "title": {"text": "ECE of the class's probability", "standoff": 6},
@@ -91,7 +91,7 @@ def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
             "dragmode": False,
             "xaxis": {
                 **AXIS,
-                "tickformat": "+.0~%",
+                "tickformat": f"+{PERCENT}",
                 "nticks": 6,
                 "zeroline": True,
                 "zerolinecolor": "--ink",
@@ -139,7 +139,7 @@ def risk_figure(curves: Sequence[tuple[str, Mark, Sequence[tuple[float, float]]]
             },
             "yaxis": {
                 **AXIS,
-                "tickformat": ".1~%",
+                "tickformat": PERCENT,
                 "rangemode": "tozero",
                 "title": {"text": "wrong", "standoff": 6},
                 "fixedrange": True,

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from surefoot.records import write_bytes
-from surefoot.report.numbers import show_count, show_difference, show_percent, show_spread
+from surefoot.report.numbers import show_count, show_difference, show_percent, show_spread, signed
 
 
 def write_document(template: str, path: Path | str, *, figures: list[dict[str, Any]], **context: Any) -> Path:
@@ -44,7 +44,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(spread=show_spread, difference=show_difference, count=show_count, percent=show_percent)
+    environment.globals.update(
+        spread=show_spread, difference=show_difference, count=show_count, percent=show_percent, signed=signed
+    )
     return environment
 
 

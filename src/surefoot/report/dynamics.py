@@ -2,69 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from surefoot.records import RunFolder
-from surefoot.report.correlation import Correlation, correlate, pearson, spearman
 from surefoot.report.curves import Curve
 from surefoot.report.dynamics_figures import (
     TRAJECTORIES,
-    Phase,
     Waypoints,
     certificate_figure,
     path_figure,
     phase_figure,
-    sharpness_figure,
 )
 from surefoot.report.figures import Figure, curve_figure
 from surefoot.report.marks import Mark
+from surefoot.report.pairing import PHASES, OfMethod, Pair, correlations, read_pair
+from surefoot.report.sharpness_figure import limit_of, sharpness_figure
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
-
-
-@dataclass(frozen=True)
-class Together:
-    """ECE on the test split and sharpness of one method, correlated along its runs."""
-
-    label: str
-    mark: Mark
-    pearson: Correlation
-    spearman: Correlation
-    n_points: int
-
-
-def read_phases(runs: Iterable[RunFolder]) -> list[Phase]:
-    """Pair each run's test ECE with its sharpness at the same moments.
-
-    Sharpness is read off between its own measurements where the two schedules differ.
-
-    Args:
-        runs: Runs of one method.
-
-    Returns:
-        One series per run that recorded both.
-    """
-    found = []
-    for run in runs:
-        records = run.tracked()
-        ece, sharpness = _series(records, "test/ece"), _series(records, "gn_sharpness/value")
-        if len(ece) < 2 or len(sharpness) < 2:
-            continue
-        steps = [step for step in ece if min(sharpness) <= step <= max(sharpness)]
-        matched = np.interp(steps, list(sharpness), list(sharpness.values()))
-        found.append(Phase(tuple(steps), tuple(map(float, matched)), tuple(ece[step] for step in steps)))
-    return found
-
-
-def _series(records: Iterable[Mapping[str, Any]], key: str) -> dict[int, float]:
-    return {
-        record["step"]: record[key] for record in records if record.get(key) is not None and math.isfinite(record[key])
-    }
+Card = tuple[str, str, str, Figure | None]  # place, heading, what it says, the figure
 
 
 def read_path(runs: Iterable[RunFolder]) -> list[Waypoints]:
@@ -89,21 +45,6 @@ def _waypoints(record: Mapping[str, Any]) -> Waypoints:
     return Waypoints(record["step"], tuple(values), tuple(values.values()), record["path/bound"])
 
 
-def correlations(phases: Sequence[tuple[str, Mark, Sequence[Phase]]]) -> list[Together]:
-    """Correlate ECE with sharpness for every method that recorded both."""
-    return [
-        Together(
-            label,
-            mark,
-            correlate([(phase.sharpness, phase.ece) for phase in series], pearson),
-            correlate([(phase.sharpness, phase.ece) for phase in series], spearman),
-            sum(len(phase.steps) for phase in series),
-        )
-        for label, mark, series in phases
-        if series
-    ]
-
-
 def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> dict[str, Any]:
     """Collect figures and numbers about curvature, margins and certificates.
 
@@ -115,27 +56,15 @@ def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> d
         ``cards``, each with the place ``id``, ``heading`` and ``says``; ``figures`` for those places; and
         ``correlations``. All empty where only quality was tracked.
     """
-    named = [(label, mark) for label, mark, _ in methods]
-    phases = [(*name, read_phases(group)) for name, group in zip(named, runs, strict=True)]
-    paths = [(*name, read_path(group)) for name, group in zip(named, runs, strict=True)]
-    drawn: list[tuple[str, str, str, Figure | None]] = [
-        (
-            "sharpness",
-            "Sharpness, log scale",
-            "Largest Gauss–Newton eigenvalue on a probe of the training split (solid), mean sharpness of batches "
-            "along their own gradients (dotted) and the line 2/η of the learning rate (dashed), over epochs.",
-            sharpness_figure(methods),
-        ),
+    of_method = [(label, mark, group) for (label, mark, _), group in zip(methods, runs, strict=True)]
+    paths = [(label, mark, read_path(group)) for label, mark, group in of_method]
+    drawn: list[Card] = [
+        _sharpness(methods),
         *(
             (quantity.key, quantity.label, f"{quantity.label} over epochs.", curve_figure(quantity, methods))
             for quantity in TRAJECTORIES
         ),
-        (
-            "phase",
-            "ECE against sharpness",
-            "Test ECE over sharpness at the same moment, coloured by step; one line per run.",
-            phase_figure(phases),
-        ),
+        *(_phase(pair, of_method) for pair in PHASES),
         (
             "path",
             "Smallest curvature on the way to the perturbed weights",
@@ -154,5 +83,33 @@ def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> d
     return {
         "cards": [{"id": f"curve-{place}", "heading": heading, "says": says} for place, heading, says, _ in shown],
         "figures": [{"id": f"curve-{place}", "views": {"": figure}} for place, _, _, figure in shown],
-        "correlations": correlations(phases),
+        "correlations": correlations(of_method),
     }
+
+
+def _sharpness(methods: Sequence[Named]) -> Card:
+    """Draw sharpness, and say what its lines are; the limit only where one is drawn."""
+    limits = list(dict.fromkeys(limit[1] for *_, curves in methods if (limit := limit_of(curves))))
+    says = (
+        "Largest Gauss–Newton eigenvalue on a probe of the training split (solid) and of the test split (dash and "
+        "dot), and mean sharpness of batches along their own gradients (dotted), over epochs."
+    )
+    if limits:
+        says += (
+            f" Dashed: {' or '.join(limits)}, the limit of the learning rate, beyond which a step overshoots; the axis "
+            "is that of what was measured, and the limit may leave it."
+        )
+    return "sharpness", "Sharpness, log scale", says, sharpness_figure(methods)
+
+
+def _phase(pair: Pair, methods: Sequence[OfMethod]) -> Card:
+    """Draw ECE over sharpness of one split, of the methods that recorded sharpness there."""
+    read = [(label, mark, read_pair(pair, runs)) for label, mark, runs in methods]
+    found = [(label, mark, each[1] if each else []) for label, mark, each in read]
+    names = list(dict.fromkeys(each[0].name for *_, each in read if each))
+    whose = " or ".join(names)
+    together = all(moments.exact for *_, series in found for moments in series)
+    how = "both measured at the same steps" if together else "sharpness read off between its own measurements"
+    figure = phase_figure(found, x_title=whose, y_title=f"{pair.split} ECE")
+    says = f"ECE on the {pair.split} split over {whose}, {how}; coloured by step, one line per run."
+    return f"phase-{pair.split}", f"ECE against sharpness, {pair.split}", says, figure

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from surefoot.report.curves import Curve
-from surefoot.report.figures import AXIS, Figure, Quantity, layout, log_ticks
+from surefoot.report.figures import AXIS, PERCENT, Figure, Quantity, layout, log_ticks
 from surefoot.report.marks import Mark
+from surefoot.report.pairing import Moments
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
 
@@ -21,15 +22,6 @@ TRAJECTORIES = (
 
 
 @dataclass(frozen=True)
-class Phase:
-    """Sharpness and test ECE of one run at the same steps."""
-
-    steps: tuple[int, ...]
-    sharpness: tuple[float, ...]
-    ece: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class Waypoints:
     """κ_min at points t of one path, and the bound it is compared with."""
 
@@ -39,25 +31,8 @@ class Waypoints:
     bound: float
 
 
-def sharpness_figure(methods: Sequence[Named]) -> Figure | None:
-    """Draw Gauss–Newton and batch sharpness over epochs, with the 2/η line of the learning rate.
-
-    Args:
-        methods: Label, mark and curves of each method.
-
-    Returns:
-        The figure; None if no method recorded sharpness.
-    """
-    kinds = (
-        ("gn_sharpness/value", "Gauss–Newton", "solid", 2.4),
-        ("batch_sharpness/value", "batches", "dot", 1.8),
-        ("gn_sharpness/two_over_lr", "2/η", "dash", 1.2),
-    )
-    return _over_epochs(methods, kinds, needed=("gn_sharpness/value", "batch_sharpness/value"))
-
-
 def certificate_figure(methods: Sequence[Named]) -> Figure | None:
-    """Draw the margin bound of theorem 4.1 beside the ECE it bounds, on the test split.
+    """Draw the margin bound of theorem 4.1 beside the ECE it bounds, on the test split, over epochs.
 
     Args:
         methods: Label, mark and curves of each method.
@@ -69,60 +44,60 @@ def certificate_figure(methods: Sequence[Named]) -> Figure | None:
         ("test/certificate_ece", "measured", "solid", 2.4),
         ("test/certificate_bound", "certified", "dash", 1.6),
     )
-    return _over_epochs(methods, kinds, needed=("test/certificate_bound",))
-
-
-def _over_epochs(
-    methods: Sequence[Named], kinds: Sequence[tuple[str, str, str, float]], needed: Sequence[str]
-) -> Figure | None:
-    lines, shown = [], []
-    for index, (label, mark, curves) in enumerate(methods):
-        for key, words, dash, width in kinds:
-            curve = curves.get(key)
-            if curve is None:
-                continue
-            if key != "gn_sharpness/two_over_lr":  # it leaves the axis as the learning rate goes to 0
-                shown.append(curve)
-            lines.append({
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"{html.escape(label)}, {words}",
-                "x": list(curve.epochs),
-                "y": [value if value > 0 else None for value in curve.mean],
-                "line": {"color": mark.color, "width": width, "dash": dash},
-                "hovertemplate": "%{fullData.name}<br>epoch %{x:.3~g}: %{y:.3~g}<extra></extra>",
-                "meta": {"method": index},
-            })
-    if not any(key in curves for _, _, curves in methods for key in needed):
+    if not any("test/certificate_bound" in curves for _, _, curves in methods):
         return None
+    lines: list[Figure] = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": f"{html.escape(label)}, {words}",
+            "x": list(curve.epochs),
+            "y": [value if value > 0 else None for value in curve.mean],
+            "line": {"color": mark.color, "width": width, "dash": dash},
+            "marker": {"color": mark.color, "symbol": mark.symbol, "size": 6, "maxdisplayed": 6},
+            "hovertemplate": "%{fullData.name}<br>epoch %{x:.3~g}: %{y:.2~%}<extra></extra>",
+            "meta": {"method": index},
+        }
+        for index, (label, mark, curves) in enumerate(methods)
+        for key, words, dash, width in kinds
+        if (curve := curves.get(key)) is not None
+    ]
     return {
         "data": lines,
         "layout": {
             **layout(height=320),
             "hovermode": "closest",
             "xaxis": {**AXIS, "title": {"text": "epoch", "standoff": 6}},
-            "yaxis": {**AXIS, "type": "log", **log_ticks(shown)},
+            "yaxis": {**AXIS, "type": "log", **log_ticks(_values(lines), percent=True)},
         },
     }
 
 
-def phase_figure(methods: Sequence[tuple[str, Mark, Sequence[Phase]]]) -> Figure | None:
-    """Draw test ECE over sharpness, one line per run, points coloured by step.
+def _values(lines: Sequence[Figure]) -> list[float]:
+    return [value for line in lines for value in line["y"] if value is not None]
+
+
+def phase_figure(
+    methods: Sequence[tuple[str, Mark, Sequence[Moments]]], *, x_title: str, y_title: str
+) -> Figure | None:
+    """Draw ECE over sharpness, one line per run, points coloured by step.
 
     Args:
         methods: Label, mark and series of each method.
+        x_title: Says whose sharpness.
+        y_title: Says whose ECE.
 
     Returns:
         The figure; None if no run recorded both.
     """
-    last = max((phase.steps[-1] for *_, series in methods for phase in series if phase.steps), default=0)
+    last = max((moments.steps[-1] for *_, series in methods for moments in series if moments.steps), default=0)
     lines: list[Figure] = []
     for index, (label, mark, series) in enumerate(methods):
-        for phase in series:
+        for moments in series:
             marker = {
                 "symbol": mark.symbol,
                 "size": 8,
-                "color": list(phase.steps),
+                "color": list(moments.steps),
                 "colorscale": "Viridis",
                 "cmin": 0,
                 "cmax": last,
@@ -134,24 +109,25 @@ def phase_figure(methods: Sequence[tuple[str, Mark, Sequence[Phase]]]) -> Figure
                 "type": "scatter",
                 "mode": "lines+markers",
                 "name": html.escape(label),
-                "x": list(phase.sharpness),
-                "y": list(phase.ece),
+                "x": list(moments.x),
+                "y": list(moments.y),
                 "line": {"color": f"{mark.color}/0.4", "width": 1},
                 "marker": marker,
-                "customdata": list(phase.steps),
-                "hovertemplate": "%{fullData.name}, step %{customdata}<br>"
+                "customdata": list(moments.steps),
+                "hovertemplate": "%{fullData.name}, step %{customdata:,}<br>"
                 "sharpness %{x:.3~g}<br>ECE %{y:.1%}<extra></extra>",
                 "meta": {"method": index},
             })
     if not lines:
         return None
+    seen = [value for line in lines for value in line["x"]]
     return {
         "data": lines,
         "layout": {
             **layout(height=360),
             "hovermode": "closest",
-            "xaxis": {**AXIS, "type": "log", "title": {"text": "Gauss–Newton sharpness", "standoff": 6}},
-            "yaxis": {**AXIS, "tickformat": ".2~%", "title": {"text": "test ECE", "standoff": 6}},
+            "xaxis": {**AXIS, "type": "log", **log_ticks(seen), "title": {"text": x_title, "standoff": 6}},
+            "yaxis": {**AXIS, "tickformat": PERCENT, "title": {"text": y_title, "standoff": 6}},
         },
     }
 

@@ -27,6 +27,8 @@ AXIS = {
     "ticks": "",
     "automargin": True,
 }
+MANY_DECADES = 5
+PERCENT = ".2~%"  # of ticks: as many decimals as tell neighbours apart, and none where they need none
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,9 @@ def curve_figure(quantity: Quantity, methods: Sequence[tuple[str, Mark, Mapping[
             lines.append({**_line(curve, mark, quantity, f"{html.escape(label)}, {split}"), "meta": meta})
     if not shown:
         return None
-    y_format: Figure = {"tickformat": ".2~%"} if quantity.percent else {}
+    y_format: Figure = {"tickformat": PERCENT} if quantity.percent else {}
     if quantity.log:
-        y_format = {"type": "log", **log_ticks(shown)}
+        y_format = {"type": "log", **log_ticks([value for curve in shown for value in (*curve.low, *curve.high)])}
     elif (limits := _limits(shown, quantity)) is not None:
         y_format["range"] = limits
     return {
@@ -227,12 +229,22 @@ def _limits(curves: Sequence[Curve], quantity: Quantity) -> list[float] | None:
     return [max(low - margin, floor), max(trained) + margin]
 
 
-def log_ticks(curves: Sequence[Curve]) -> Figure:
-    """Label 1, 2 and 5 of every decade in full: Plotly would leave the decade out."""
-    seen = [value for curve in curves for value in (*curve.low, *curve.high) if value > 0] or [1.0]
+def log_ticks(values: Sequence[float], *, percent: bool = False) -> Figure:
+    """Label 1, 2 and 5 of every decade in full, of many decades 1 alone: Plotly would leave the decade out.
+
+    Args:
+        values: All that is drawn.
+        percent: Write fractions in percent.
+
+    Returns:
+        Where the labels stand, and what they say.
+    """
+    seen = [value for value in values if value > 0] or [1.0]
     decades = range(math.floor(math.log10(min(seen))), math.ceil(math.log10(max(seen))) + 1)
-    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
-    return {"tickvals": ticks, "ticktext": [f"{tick:.4g}" for tick in ticks]}
+    digits = (1, 2, 5) if len(decades) <= MANY_DECADES else (1,)
+    ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+    texts = [f"{100 * tick:.4g}%" if percent else f"{tick:,.4g}" for tick in ticks]
+    return {"tickvals": ticks, "ticktext": texts}
 
 
 def layout(height: int) -> Figure:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.report.bins import Bins, bin_rows, in_order, lean, read_bins
+from surefoot.report.choice import verdict
 from surefoot.report.curves import Curve, read_curves
 from surefoot.report.document import write_document
 from surefoot.report.dynamics import dynamics
@@ -54,7 +55,7 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         **shift_context(shifted),
         title=title or _title(summary),
         command=command,
-        verdict=summary.verdict(),
+        verdict=verdict(summary),
         facts=facts(summary),
         columns=[column for column in COLUMNS if any(column.key in row.values for row in summary.rows)],
         methods=methods,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot.report.summary import Column, Difference, Row, Spread, Summary, paired_difference, spread_of
+from surefoot.report.choice import Choice, choose, judge
+from surefoot.report.summary import Column, Difference, Row, Spread, Summary, difference_of, spread_of
 
 COLUMNS = (
     Column("accuracy", "accuracy", percent=True, lower_is_better=False),
@@ -31,6 +32,7 @@ class ShiftRow:
     seeds: tuple[int, ...]
     cells: dict[Place, dict[str, Spread]]
     mean: dict[str, Spread]  # over all corruptions and severities that every run has
+    by_seed: dict[int, dict[str, float]]  # the same, run by run
     difference: dict[str, Difference] | None
     ood: dict[str, dict[str, dict[str, float]]]  # data set, score, measure
 
@@ -43,6 +45,7 @@ class ShiftSummary:
     corruptions: tuple[str, ...]
     severities: tuple[int, ...]
     n: int
+    choice: Choice | None  # made on the calibration split, whose pictures are clean
     published: str | None = None  # folder of the corrupted pictures; None where they were made here
 
     def to_json(self) -> dict[str, Any]:
@@ -53,6 +56,7 @@ class ShiftSummary:
             "corruptions": list(self.corruptions),
             "severities": list(self.severities),
             "rows": [_row_json(row) for row in self.rows],
+            "verdict": self.verdict(),
         }
 
     @property
@@ -65,16 +69,28 @@ class ShiftSummary:
         known = [row for row in self.rows if "ece" in row.mean]
         if not known:
             return "Nothing but strange data sets was measured."
-        best = min(known, key=lambda row: row.mean["ece"].mean)
-        clean = best.cells[CLEAN]["ece"].mean
-        text = f"{best.row.label} {'is best calibrated' if len(known) > 1 else 'loses calibration'} under shift: "
-        if len(known) == 1 and clean >= best.mean["ece"].mean:
-            text = f"{best.row.label} keeps its calibration under shift: "
-        text += (
-            f"ECE {100 * clean:.1f} % on clean and {100 * best.mean['ece'].mean:.1f} % on shifted pictures, "
-            f"accuracy {100 * best.cells[CLEAN]['accuracy'].mean:.1f} % and {100 * best.mean['accuracy'].mean:.1f} %."
-        )
-        return text
+        if len(known) == 1:
+            keeps = known[0].cells[CLEAN]["ece"].mean >= known[0].mean["ece"].mean
+            return (
+                f"{known[0].row.label} {'keeps its' if keeps else 'loses'} calibration under shift: {_told(known[0])}."
+            )
+        rows = {row.row.label: row for row in known}
+        if self.choice is None or self.choice.row.label not in rows:
+            return "No method can be chosen on the calibration split: the table has them side by side."
+        chosen = rows[self.choice.row.label]
+        others = [rows[other.label] for other in self.choice.others if other.label in rows]
+        against = [(other.row.label, difference_of(other.by_seed, chosen.by_seed, "ece")) for other in others]
+        text = f"Chosen on the calibration split, which is clean: {chosen.row.label}. {_told(chosen)}."
+        return f"{text} {judge(against, begin='Under shift that is')}"
+
+
+def _told(row: ShiftRow) -> str:
+    """Write ECE and accuracy on clean and on shifted pictures."""
+    ece, accuracy = ((100 * row.cells[CLEAN][key].mean, 100 * row.mean[key].mean) for key in ("ece", "accuracy"))
+    return (
+        f"ECE {ece[0]:.1f} % on clean and {ece[1]:.1f} % on shifted pictures, "
+        f"accuracy {accuracy[0]:.1f} % and {accuracy[1]:.1f} %"
+    )
 
 
 def summarise_shift(
@@ -101,20 +117,21 @@ def summarise_shift(
     rows: list[ShiftRow] = []
     for row in summary.rows:
         per_seed = {run.spec.seed: found[run.path] for run in row.runs}
-        first = {run.spec.seed: found[run.path] for run in summary.rows[0].runs}
+        means = {seed: _mean(cells, shared) for seed, cells in per_seed.items()}
         rows.append(
             ShiftRow(
                 row,
                 tuple(sorted(per_seed)),
                 {place: _spreads([cells[place] for cells in per_seed.values()]) for place in shared},
-                _spreads([_mean(cells, shared) for cells in per_seed.values()]),
-                _gaps(first, per_seed, shared) if rows else None,
+                _spreads(list(means.values())),
+                means,
+                _gaps(rows[0].by_seed, means) if rows else None,
                 _ood([records[run.path] for run in row.runs], n),
             )
         )
     shifted = [place for place in shared if place != CLEAN]
     names, levels = dict.fromkeys(name for name, _ in shifted), sorted({level for _, level in shifted})
-    return ShiftSummary(tuple(rows), tuple(names), tuple(levels), n, source)
+    return ShiftSummary(tuple(rows), tuple(names), tuple(levels), n, choose(summary), source)
 
 
 def _cells(records: Sequence[dict[str, Any]], n: int | None) -> Cells:
@@ -139,11 +156,10 @@ def _mean(cells: Cells, shared: Sequence[Place]) -> dict[str, float]:
     return {key: statistics.fmean(values[key] for values in shifted) for key in keys}
 
 
-def _gaps(first: dict[int, Cells], other: dict[int, Cells], shared: Sequence[Place]) -> dict[str, Difference]:
+def _gaps(first: dict[int, dict[str, float]], other: dict[int, dict[str, float]]) -> dict[str, Difference]:
     """Compare means over all shifted pictures, seed by seed."""
-    pairs = [(_mean(first[seed], shared), _mean(other[seed], shared)) for seed in sorted(first.keys() & other.keys())]
-    keys = pairs[0][0] if pairs else ()
-    return {key: paired_difference([theirs[key] - ours[key] for ours, theirs in pairs]) for key in keys}
+    found = {column.key: difference_of(first, other, column.key) for column in COLUMNS}
+    return {key: gap for key, gap in found.items() if gap is not None}
 
 
 def _ood(records: Sequence[Sequence[dict[str, Any]]], n: int) -> dict[str, dict[str, dict[str, float]]]:

@@ -6,7 +6,7 @@ import html
 import statistics
 from typing import Any
 
-from surefoot.report.figures import AXIS, Figure, layout
+from surefoot.report.figures import AXIS, PERCENT, Figure, layout
 from surefoot.report.marks import mark_of
 from surefoot.report.shift import CLEAN, COLUMNS, ShiftRow, ShiftSummary
 from surefoot.report.summary import Column, Spread
@@ -70,7 +70,7 @@ def _heat(shift: ShiftSummary, row: ShiftRow, column: Column) -> Figure:
                 "xgap": 1,
                 "ygap": 1,
                 "hovertemplate": f"%{{y}}, severity %{{x}}<br>{column.label} %{{z:{hover}}}<extra></extra>",
-                "colorbar": {"thickness": 10, "outlinewidth": 0, "tickformat": ".0%" if column.percent else ""},
+                "colorbar": {"thickness": 10, "outlinewidth": 0, "tickformat": PERCENT if column.percent else ""},
             }
         ],
         "layout": {
@@ -116,7 +116,7 @@ def _curves(shift: ShiftSummary, column: Column, name: str) -> Figure:
             **layout(height=320),
             "hovermode": "closest",
             "xaxis": {**AXIS, **ticks, "title": {"text": "severity", "standoff": 6}},
-            "yaxis": {**AXIS, **({"tickformat": ".0%"} if column.percent else {}), "rangemode": "normal"},
+            "yaxis": {**AXIS, **({"tickformat": PERCENT} if column.percent else {}), "rangemode": "normal"},
         },
     }
 

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from surefoot.report.numbers import show_difference, show_spread
+from surefoot.report.numbers import show_count, show_difference, show_spread
 from surefoot.report.shift import CLEAN, COLUMNS, ShiftSummary
 from surefoot.report.shift_figures import words
 
@@ -20,7 +20,7 @@ def _table(caption: str) -> Table:
 
 def shift_table(shift: ShiftSummary) -> Table:
     """Lay out one row per method: clean, then shifted, then the paired difference to the first method."""
-    table = _table(f"{shift.n} {shift.origin}: clean → mean over all corruptions and severities.")
+    table = _table(f"{show_count(shift.n)} {shift.origin}: clean → mean over all corruptions and severities.")
     table.add_column("method", overflow="fold")
     for column in COLUMNS:
         table.add_column(f"{column.label}{' %' if column.percent else ''}", justify="right")

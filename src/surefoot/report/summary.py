@@ -1,4 +1,4 @@
-"""Runs side by side: means over seeds, and paired differences to the first method."""
+"""Runs side by side: means over seeds, paired differences to the first method, and what the calibration split says."""
 
 from __future__ import annotations
 
@@ -33,9 +33,6 @@ COLUMNS = (
 )
 
 
-_TOLD = (("ece", "ECE"), ("accuracy", "accuracy"))
-
-
 @dataclass(frozen=True)
 class Spread:
     """Mean and standard deviation over n seeds; a single seed has none."""
@@ -56,27 +53,62 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """Accuracy on one split beside that of always saying the class that is most common in training.
+
+    Attributes:
+        share: Accuracy of the constant answer.
+        lead: By how much the method is better, mean over seeds.
+        error: Standard error of that over the split's examples, which all seeds share.
+    """
+
+    share: float
+    lead: float
+    error: float
+
+    @property
+    def is_beaten(self) -> bool:
+        """Whether the lead is clear of zero; a network that gives the constant answer has neither lead nor error."""
+        return self.lead > 1.96 * self.error
+
+
+@dataclass(frozen=True)
 class Row:
-    """One method: its runs, what they reached and what they cost."""
+    """One method: its runs, what they reached and what they cost.
+
+    Attributes:
+        values: On the test split.
+        calibration: On the calibration split, which nothing was trained on: what to choose by.
+        by_seed: On the test split, run by run.
+        constant: By split, whether its answers are worth more than one constant answer; may lack splits.
+        best: The columns in which it has the best mean on the calibration split.
+        difference: On the test split, to the first row; None for the first row itself.
+    """
 
     method: str
     label: str
     options: dict[str, OptionValue]
     seeds: tuple[int, ...]
     values: dict[str, Spread]
+    calibration: dict[str, Spread]
+    by_seed: dict[int, dict[str, float]]
+    constant: dict[str, Constant]
     passes: Spread
     seconds: Spread
     best: frozenset[str]
-    difference: dict[str, Difference] | None  # to the first row; None for the first row itself
+    difference: dict[str, Difference] | None
     runs: tuple[RunFolder, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Write the row for machines: fractions, not percent."""
+        """Write the row for machines, fractions, not percent: the test split, then the calibration split in a place."""
+        constant = self.constant.get("test")
         return {
             "method": self.method,
             "label": self.label,
             "options": self.options,
             **{key: dataclasses.asdict(spread) for key, spread in self.values.items()},
+            "calibration": {key: dataclasses.asdict(spread) for key, spread in self.calibration.items()},
+            "constant": None if constant is None else {**dataclasses.asdict(constant), "is_beaten": constant.is_beaten},
             "passes": self.passes.mean,
             "seconds": self.seconds.mean,
             "seconds_sd": self.seconds.sd,
@@ -89,35 +121,6 @@ class Summary:
     """All methods of a comparison, in the order they were asked for."""
 
     rows: tuple[Row, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Write the comparison for machines."""
-        first = self.rows[0].label if self.rows else None
-        differences = [
-            {"label": row.label, "versus": first, **{k: dataclasses.asdict(v) for k, v in row.difference.items()}}
-            for row in self.rows
-            if row.difference is not None
-        ]
-        return {"rows": [row.to_json() for row in self.rows], "differences": differences, "verdict": self.verdict()}
-
-    def verdict(self) -> str:
-        """Say in one or two sentences which method's confidence to trust."""
-        known = [row for row in self.rows if "ece" in row.values]
-        if not known:
-            return "No run has an ECE."
-        best = min(known, key=lambda row: row.values["ece"].mean)
-        reached = [f"{name} {100 * best.values[key].mean:.1f} %" for key, name in _TOLD if key in best.values]
-        claim = " is best calibrated" if len(self.rows) > 1 else ""
-        text = f"{best.label}{claim}: {', '.join(reached)}."
-        if best.difference is None or "ece" not in best.difference:  # the first method, or no seed in common
-            return text
-        gap = best.difference["ece"]
-        text += f" That is {100 * abs(gap.mean):.1f} points {'below' if gap.mean < 0 else 'above'} {self.rows[0].label}"
-        if gap.low is None or gap.high is None:
-            return text + "; with one seed there is no telling whether that is luck."
-        clear = "clear of zero" if gap.low > 0 or gap.high < 0 else "not clear of zero: more seeds would tell"
-        interval = f"95 % interval {100 * gap.low:+.1f} to {100 * gap.high:+.1f}, n = {gap.n}".replace("-", "−")
-        return f"{text} ({interval}; {clear})."
 
 
 def summarise(runs: Sequence[RunFolder]) -> Summary:
@@ -132,15 +135,11 @@ def summarise(runs: Sequence[RunFolder]) -> Summary:
     groups: dict[str, dict[int, RunFolder]] = {}
     for run in runs:
         groups.setdefault(_group(run), {})[run.spec.seed] = run
-    values = {key: {seed: _values(run) for seed, run in group.items()} for key, group in groups.items()}
-    means = {
-        key: {
-            column.key: spread_of([values[column.key] for values in group.values()])
-            for column in COLUMNS
-            if _has(group, column.key)
-        }
-        for key, group in values.items()
-    }
+    measured = {key: {seed: _values(run) for seed, run in group.items()} for key, group in groups.items()}
+    test = {key: {seed: values["test"] for seed, values in group.items()} for key, group in measured.items()}
+    chosen_by = {key: _means([values["calibration"] for values in group.values()]) for key, group in measured.items()}
+    constants = {key: _constants(list(group.values())) for key, group in groups.items()}
+    in_play = {key: means for key, means in chosen_by.items() if _is_in_play(constants[key])}
     labels = _labels({key: next(iter(group.values())) for key, group in groups.items()})
     first = next(iter(groups), "")
     rows = []
@@ -153,11 +152,14 @@ def summarise(runs: Sequence[RunFolder]) -> Summary:
                 label=labels[key],
                 options=some.spec.method.options,
                 seeds=tuple(sorted(group)),
-                values=means[key],
+                values=_means(list(test[key].values())),
+                calibration=chosen_by[key],
+                by_seed=test[key],
+                constant=constants[key],
                 passes=spread_of([cost["passes"] for cost in costs]),
                 seconds=spread_of([cost["seconds"] for cost in costs]),
-                best=frozenset(column.key for column in COLUMNS if _is_best(column, key, means)),
-                difference=None if key == first else _differences(values[first], values[key]),
+                best=frozenset(column.key for column in COLUMNS if len(groups) > 1 and _is_best(column, key, in_play)),
+                difference=None if key == first else _differences(test[first], test[key]),
                 runs=tuple(group[seed] for seed in sorted(group)),
             )
         )
@@ -190,20 +192,47 @@ def _labels(groups: dict[str, RunFolder]) -> dict[str, str]:
     return labels
 
 
-def _values(run: RunFolder) -> dict[str, float]:
-    """Pick a run's numbers on the test split out of its measures."""
-    found = {}
+def _values(run: RunFolder) -> dict[str, dict[str, float]]:
+    """Pick a run's numbers on the calibration and the test split out of its measures.
+
+    ECE after T is there for the test split only: on the calibration split the temperature was fitted.
+    """
+    found: dict[str, dict[str, float]] = {"calibration": {}, "test": {}}
     for record in run.measures():
-        if record["split"] == "test" and record.get("value") is not None:
+        if record["split"] in found and record.get("value") is not None:
             if record["calibrator"] is None:
-                found[record["metric"]] = record["value"]
+                found[record["split"]][record["metric"]] = record["value"]
             elif record["calibrator"] == "temperature" and record["metric"] == "ece":
-                found["tce"] = record["value"]
+                found[record["split"]]["tce"] = record["value"]
     return found
 
 
-def _has(group: dict[int, dict[str, float]], key: str) -> bool:
-    return all(key in values for values in group.values())
+def _means(runs: Sequence[dict[str, float]]) -> dict[str, Spread]:
+    """Average over seeds what every run has."""
+    return {
+        column.key: spread_of([values[column.key] for values in runs])
+        for column in COLUMNS
+        if all(column.key in values for values in runs)
+    }
+
+
+def _constants(runs: Sequence[RunFolder]) -> dict[str, Constant]:
+    """Average over seeds how the runs do beside one constant answer, by split; only what every run has."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        for record in run.measures():
+            if record["metric"] == "constant_accuracy":
+                found.setdefault(record["split"], []).append(record)
+    return {
+        split: Constant(*(statistics.fmean(record[key] for record in each) for key in ("value", "lead", "lead_error")))
+        for split, each in found.items()
+        if len(each) == len(runs)
+    }
+
+
+def _is_in_play(constants: dict[str, Constant]) -> bool:
+    """Leave out of the choice what answers no better than a constant, whose ECE is low for nothing."""
+    return "calibration" not in constants or constants["calibration"].is_beaten
 
 
 def spread_of(numbers: Sequence[float]) -> Spread:
@@ -212,24 +241,33 @@ def spread_of(numbers: Sequence[float]) -> Spread:
 
 
 def _is_best(column: Column, key: str, means: dict[str, dict[str, Spread]]) -> bool:
-    if column.key not in means[key] or len(means) < 2:
+    """Say whether a method has the best mean of those in play."""
+    if column.key not in means.get(key, {}):
         return False
     others = [group[column.key].mean for group in means.values() if column.key in group]
     return means[key][column.key].mean == (min if column.lower_is_better else max)(others)
 
 
 def _differences(first: dict[int, dict[str, float]], other: dict[int, dict[str, float]]) -> dict[str, Difference]:
-    shared = sorted(first.keys() & other.keys())
-    found = {}
-    for column in COLUMNS:
-        pairs = [
-            other[seed][column.key] - first[seed][column.key]
-            for seed in shared
-            if column.key in first[seed] and column.key in other[seed]
-        ]
-        if pairs:
-            found[column.key] = paired_difference(pairs)
-    return found
+    found = {column.key: difference_of(first, other, column.key) for column in COLUMNS}
+    return {key: gap for key, gap in found.items() if gap is not None}
+
+
+def difference_of(
+    first: dict[int, dict[str, float]], other: dict[int, dict[str, float]], key: str
+) -> Difference | None:
+    """Give other − first of one quantity over the seeds that both have.
+
+    Args:
+        first: Values by seed.
+        other: Likewise.
+        key: The quantity.
+
+    Returns:
+        The paired difference; None where no seed has both.
+    """
+    shared = [seed for seed in sorted(first.keys() & other.keys()) if key in first[seed] and key in other[seed]]
+    return paired_difference([other[seed][key] - first[seed][key] for seed in shared]) if shared else None
 
 
 def paired_difference(pairs: Sequence[float]) -> Difference:

@@ -59,7 +59,8 @@ def _caption(summary: Summary) -> Text:
     text = "Mean ± sd over n seeds, on the test split."
     if len(summary.rows) > 1:
         text += (
-            f" ★ best mean. Below it: paired difference to {summary.rows[0].label} and its 95 % interval, "
-            "percentages in points."
+            " ★ best mean on the calibration split (not for ECE after T: the temperature was fitted there). "
+            f"Below it: paired difference on test to {summary.rows[0].label} and its 95 % interval, percentages in "
+            "points."
         )
     return Text(text, "dim", justify="left")

@@ -129,6 +129,12 @@ class Runs:
                     found[seed] = record["value"]
         return found
 
+    def along(self, arms: Sequence[str], metric: str, *, split: SplitName = "test") -> dict[int, list[float]]:
+        """Read a metric arm by arm, by seed: those seeds that every arm has."""
+        found = [self.measure(arm, metric, split=split) for arm in arms]
+        shared = [seed for seed in (found[0] if found else {}) if all(seed in each for each in found)]
+        return {seed: [each[seed] for each in found] for seed in shared}
+
     def series(self, arm: str, *keys: str) -> dict[int, dict[int, tuple[float, ...]]]:
         """Read tracked quantities of an arm, by seed and step: those steps at which all of them were measured."""
         return {seed: _series(run, keys) for seed, run in self[arm].items()}

@@ -101,30 +101,33 @@ def mean_and_sd(values: Sequence[float]) -> Estimate:
     return Estimate(middle, middle - half, middle + half, len(known))
 
 
-def u_shape(curves: Mapping[int, Sequence[float]]) -> tuple[Estimate, Estimate]:
-    """Contrast both ends of a curve with its lowest inner point: U-shaped where both contrasts are above 0.
+def u_shape(
+    curves: Mapping[int, Sequence[float]], chosen_by: Mapping[int, Sequence[float]]
+) -> tuple[Estimate, Estimate]:
+    """Contrast both ends of a curve with an inner point: U-shaped where both contrasts are above 0.
 
-    The inner point with the lowest mean over seeds is taken; the contrasts are ``first − lowest`` and
-    ``last − lowest``, paired by seed. (Choosing the lowest point favours the shape a little; intervals on both sides
-    must be clear of 0 all the same.)
+    The inner point is the one with the lowest mean over seeds on other examples: were it chosen on those that the
+    contrasts are taken on, the contrasts would come out too high. They are ``first − inner`` and ``last − inner``,
+    paired by seed.
 
     Args:
-        curves: By seed, the values at increasing settings; at least three.
+        curves: By seed, the values at increasing settings; at least three. Of the test split.
+        chosen_by: Likewise, of the calibration split.
 
     Returns:
         Left and right contrast.
 
     Example:
-        >>> left, right = u_shape({0: [3.0, 1.0, 2.0], 1: [4.0, 1.0, 2.0]})
+        >>> left, right = u_shape({0: [3.0, 1.0, 0.5, 2.0]}, {0: [3.0, 1.0, 1.5, 2.0]})
         >>> left.value, right.value
-        (2.5, 1.0)
+        (2.0, 1.0)
     """
-    whole = {seed: curve for seed, curve in curves.items() if len(curve) >= 3}
+    whole = {seed: curve for seed, curve in curves.items() if len(curve) >= 3 and len(chosen_by.get(seed, ())) >= 3}
     if not whole:
         return NOTHING, NOTHING
-    table = np.array(list(whole.values()))
-    lowest = 1 + int(table[:, 1:-1].mean(0).argmin())
-    left, right = table[:, 0] - table[:, lowest], table[:, -1] - table[:, lowest]
+    table, other = np.array(list(whole.values())), np.array([chosen_by[seed] for seed in whole])
+    inner = 1 + int(other[:, 1:-1].mean(0).argmin())
+    left, right = table[:, 0] - table[:, inner], table[:, -1] - table[:, inner]
     return mean(left.tolist()), mean(right.tolist())
 
 

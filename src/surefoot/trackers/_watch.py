@@ -24,6 +24,7 @@ class Watch:
         track: Presets and trackers as after ``--track``: ``"standard"``, ``"cheap,gn_sharpness:every=5"``.
         train: Inputs and labels of the training data, or some thousands of them.
         test: Inputs and labels of held-out data.
+        calibration: Inputs and labels of other held-out data, to choose by and to fit temperatures on.
         optimizer: For its learning rate and, if it is one of ours, the facts of its steps.
         loss: What is trained, if it is one of our losses.
         n_steps: Length of the training, so that its end is measured as well.
@@ -50,6 +51,7 @@ class Watch:
         *,
         train: Pair,
         test: Pair,
+        calibration: Pair | None = None,
         optimizer: Optimizer | None = None,
         loss: nn.Module | None = None,
         n_steps: int | None = None,
@@ -58,8 +60,9 @@ class Watch:
         out: Path | str | None = None,
     ) -> None:
         held_out = Split(*test)
-        n_classes = int(max(train[1].max(), test[1].max())) + 1
-        self._splits = Splits(Split(*train), held_out, held_out, tuple(map(str, range(n_classes))), fingerprint="")
+        other = held_out if calibration is None else Split(*calibration)
+        n_classes = int(max(split.labels.max() for split in (Split(*train), held_out, other))) + 1
+        self._splits = Splits(Split(*train), other, held_out, tuple(map(str, range(n_classes))), fingerprint="")
         self._optimizer, self._loss, self._per_epoch = optimizer, loss, steps_per_epoch
         self._track, self._n_steps, self._budget = read_track(track), n_steps, budget
         self._panel: Panel | None = None

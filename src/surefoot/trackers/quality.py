@@ -7,7 +7,7 @@ from surefoot.metrics.ece import ece
 from surefoot.metrics.kce import kce
 from surefoot.metrics.nll import nll
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment
+from surefoot.schema import Moment, SplitName
 from surefoot.trackers._base import WATCHED, OnLogits, logits_of, schedule
 from surefoot.train.tracker import Horizon, Tracker
 
@@ -15,12 +15,14 @@ METRICS = (("loss", nll), ("accuracy", accuracy), ("ece", ece), ("kce", kce))
 
 
 class Quality(OnLogits):
-    """Cross-entropy (that is, NLL), accuracy, ECE and KCE on the first examples of the train and the test split."""
+    """Cross-entropy (that is, NLL), accuracy, ECE and KCE on the first examples of each split that there is."""
 
     def measure(self, moment: Moment) -> dict[str, float]:
-        """Evaluate both splits."""
+        """Evaluate train and test, and calibration where that is a split of its own."""
         values = {}
-        for name in WATCHED:
+        splits = moment.splits
+        more: tuple[SplitName, ...] = () if splits.calibration is splits.test else ("calibration",)
+        for name in (*WATCHED, *more):
             logits, labels = logits_of(moment, name, self.examples)
             probs = logits.softmax(1)
             values.update({f"{name}/{label}": metric(probs, labels).item() for label, metric in METRICS})
@@ -29,5 +31,5 @@ class Quality(OnLogits):
 
 @TRACKERS.register("quality", preset="cheap")
 def quality(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
-    """Cross-entropy, accuracy, ECE and KCE on train and test, at every epoch's end, on the first examples of each."""
+    """Cross-entropy, accuracy, ECE and KCE on train, calibration and test, at every epoch's end, on the first ones."""
     return Quality("quality", schedule(horizon, every), examples)

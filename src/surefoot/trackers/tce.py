@@ -20,7 +20,9 @@ class TemperedECE(Scheduled):
         self.examples = check_examples(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:
-        """Fit on the calibration split, measure on the test split."""
+        """Fit on the calibration split, measure on the test split; nothing where those are the same examples."""
+        if moment.splits.calibration is moment.splits.test:
+            return {}
         fitted = fit_temperature(self._predictions(moment, "calibration"))
         scaled = fitted(self._predictions(moment, "test"))
         probs = torch.from_numpy(scaled.logits).softmax(1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import Drawn, canvas, curve, grouped, labels, legend, log_scale
+from surefoot.report.sharpness_figure import axis_range, limit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ QUANTITIES = (
 
 @FIGURES.register("dynamics")
 def dynamics(runs: list[RunFolder]) -> Drawn:
-    """Loss, accuracy, ECE, margin and sharpness with the 2/η line, train left and test right (fig. 1–2, A2–A17)."""
+    """Loss, accuracy, ECE, margin, sharpness and its limit (2 + 2β)/η, train left and test right (fig. 1–2, A2–A17)."""
     groups = grouped(runs)
     shown = [q for q in QUANTITIES if any(f"train/{q[0]}" in group.curves for group in groups)]
     if not shown:
@@ -47,11 +48,17 @@ def dynamics(runs: list[RunFolder]) -> Drawn:
 
 
 def _sharpness(axis: Axes, groups: list[Group]) -> None:
+    limits = [limit for group in groups if (limit := limit_of(group.curves))]
     for group in groups:
         curve(axis, group, "gn_sharpness/value")
-        curve(axis, group, "gn_sharpness/two_over_lr", linestyle=":", linewidth=1, label="_2/η")
     log_scale(axis, "y")
-    labels(axis, "epoch", "GN sharpness (dotted: 2/η)")
+    measured = [group.curves["gn_sharpness/value"] for group in groups if "gn_sharpness/value" in group.curves]
+    for group in groups:
+        if found := limit_of(group.curves):
+            axis.plot(found[0].epochs, found[0].mean, color=group.color, linestyle=":", linewidth=1, label="_limit")
+    axis.set_ylim(*(10**end for end in axis_range(measured, [limit for limit, _ in limits])))
+    names = " or ".join(dict.fromkeys(words for _, words in limits))
+    labels(axis, "epoch", f"GN sharpness (dotted: {names})" if names else "GN sharpness")
 
 
 def _batch_sharpness(axis: Axes, groups: list[Group]) -> None:
@@ -65,7 +72,7 @@ def _batch_sharpness(axis: Axes, groups: list[Group]) -> None:
 
 @FIGURES.register("phase")
 def phase(runs: list[RunFolder], *, split: str = "train") -> Drawn:
-    """ECE over sharpness at the same moments, a line per run from circle to cross (fig. A1, A8)."""
+    """ECE over sharpness on training examples, at the same steps, a line per run from circle to cross (fig. A1, A8)."""
     groups = grouped(runs)
     families = list(dict.fromkeys(group.runs[0].spec.method.name for group in groups))
     shown = [group for group in groups if "gn_sharpness/value" in group.curves and f"{split}/ece" in group.curves]
@@ -81,7 +88,7 @@ def phase(runs: list[RunFolder], *, split: str = "train") -> Drawn:
                 axis.plot(xs[-1:], ys[-1:], "x", color=group.color, markersize=5)
             axis.plot([], [], color=group.color, label=group.label.removeprefix(family).strip() or family)
         log_scale(axis, "x")
-        labels(axis, "GN sharpness", f"ECE %, {split}" if axis is axes[0][0] else "", family)
+        labels(axis, "GN sharpness, train", f"ECE %, {split}" if axis is axes[0][0] else "", family)
         axis.legend(fontsize=7, frameon=False)
     return figure
 

@@ -37,13 +37,12 @@ def _radii(size: Size) -> dict[str, float]:
 def analyse(runs: Runs) -> Analysis:
     """Compare logits at γ = 0 with SAM's, and ECE along γ at both radii."""
     small, large = ([arm for arm in runs.found if arm.startswith("γ") and w in arm] for w in ("small", "large"))
-    eces = {arm: runs.measure(arm, "ece") for arm in (*small, *large)}
-    shared = [seed for seed in eces[large[0]] if all(seed in eces[arm] for arm in large)]
-    _, right = u_shape({seed: [eces[arm][seed] for arm in large] for seed in shared})
+    ends = [runs.measure(arm, "ece") for arm in (small[0], small[-1])]
+    _, right = u_shape(runs.along(large, "ece"), runs.along(large, "ece", split="calibration"))
     numbers = {
         "runs at γ = 0 whose logits are not SAM's": _different(runs),
-        "ECE at γ = 0 − at the largest γ, small ρ": difference(eces[small[0]], eces[small[-1]]),
-        "ECE at the largest γ − lowest ECE, large ρ": right,
+        "ECE at γ = 0 − at the largest γ, small ρ": difference(*ends),
+        "ECE at the largest γ − at the chosen γ, large ρ": right,
     }
     return Analysis(metrics_table(runs, (ACCURACY, ECE), {}, {arm: arm for arm in runs.found}), numbers)
 
@@ -65,7 +64,7 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
     return together([
         none_of(same, Estimate(same.n), "runs at γ = 0 whose logits are not SAM's"),
         above(fall, 0, "ECE at γ = 0 − ECE at the largest γ, small ρ,"),
-        above(turn, 0, "ECE at the largest γ − lowest ECE, large ρ,"),
+        above(turn, 0, "ECE at the largest γ − ECE at the chosen γ, large ρ,"),
     ])
 
 
@@ -79,8 +78,9 @@ def a12() -> Study:
         source="CSAM paper, table S4 and fig. S6 (ResNet-56: at ρ 0.05 ECE falls over γ from 1.77 to 0.66 %, at ρ 0.1 "
         "it goes 0.82, 0.54, 0.69, 1.34 %)",
         rule="Held if all logits at γ = 0 equal SAM's, ECE(γ = 0) − ECE(γ = 2) at the small radius is above 0 with its "
-        "95 % interval, and at the large radius ECE(γ = 2) minus the lowest ECE at an inner γ is above 0 with its "
-        "interval; did not hold if one of these fails for certain; else not resolved.",
+        "95 % interval, and at the large radius ECE(γ = 2) minus ECE at the inner γ with the lowest ECE on the "
+        "calibration split is above 0 with its interval; did not hold if one of these fails for certain; else not "
+        "resolved.",
         grid=grid,
         analyse=analyse,
         judge=judge,

@@ -1,0 +1,142 @@
+"""Two quantities of a run at the same moments, and how they go together along training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from surefoot.records import RunFolder
+from surefoot.report.correlation import LEAST, Correlation, correlate, pearson, spearman
+from surefoot.report.marks import Mark
+
+OfMethod = tuple[str, Mark, Sequence[RunFolder]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tracked quantity: its key in the records, and what it is called."""
+
+    key: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two quantities of one split. Of several sources for x, the first that a method recorded is taken."""
+
+    split: str
+    x: tuple[Source, ...]
+    y: Source
+
+
+ON_TRAIN = Source("gn_sharpness/value", "sharpness on training examples")
+ON_TEST = Source("sharpness_on_test/value", "sharpness on test examples")
+HELD_OUT = Source("gn_sharpness/held_out", "sharpness outside the probe, but not on test examples")
+
+PHASES = (
+    Pair("train", (ON_TRAIN,), Source("train/ece", "ECE")),
+    Pair("test", (ON_TEST, HELD_OUT), Source("test/ece", "ECE")),
+)
+PAIRS = (
+    *PHASES,
+    Pair("train", (Source("train/margin_median", "median margin"),), Source("train/ece", "ECE")),
+    Pair("test", (Source("test/margin_median", "median margin"),), Source("test/ece", "ECE")),
+    Pair("train", (ON_TRAIN,), Source("train/margin_median", "median margin")),
+)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Two quantities of one run at the same steps; ``exact`` if both were measured at all of them."""
+
+    steps: tuple[int, ...]
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Together:
+    """Two quantities of one method, correlated along its runs."""
+
+    label: str
+    mark: Mark
+    split: str
+    words: str
+    pearson: Correlation
+    spearman: Correlation
+    n_points: int
+    exact: bool
+
+
+def read_moments(runs: Iterable[RunFolder], x: str, y: str) -> list[Moments]:
+    """Pair two quantities run by run.
+
+    Steps at which both were measured are taken where there are enough of them for an interval. Else x is read off, on
+    a straight line, between its own measurements at the steps at which y was measured.
+
+    Args:
+        runs: Runs of one method.
+        x: Key of the one.
+        y: Key of the other.
+
+    Returns:
+        One series per run that recorded both at least twice.
+    """
+    found = []
+    for run in runs:
+        records = run.tracked()
+        xs, ys = _series(records, x), _series(records, y)
+        if len(xs) < 2 or len(ys) < 2:
+            continue
+        common = sorted(xs.keys() & ys.keys())
+        within = [step for step in sorted(ys) if min(xs) <= step <= max(xs)]
+        exact = len(common) >= LEAST or len(common) >= len(within)
+        steps = common if exact else within
+        places = sorted(xs)
+        read = [xs[step] for step in steps] if exact else np.interp(steps, places, [xs[at] for at in places]).tolist()
+        found.append(Moments(tuple(steps), tuple(read), tuple(ys[step] for step in steps), exact))
+    return found
+
+
+def _series(records: Iterable[Mapping[str, Any]], key: str) -> dict[int, float]:
+    return {
+        record["step"]: record[key] for record in records if record.get(key) is not None and math.isfinite(record[key])
+    }
+
+
+def read_pair(pair: Pair, runs: Sequence[RunFolder]) -> tuple[Source, list[Moments]] | None:
+    """Read a pair from a method's runs by the first source of x that they recorded; None where they recorded none."""
+    for source in pair.x:
+        if found := read_moments(runs, source.key, pair.y.key):
+            return source, found
+    return None
+
+
+def correlations(methods: Sequence[OfMethod]) -> list[Together]:
+    """Correlate all pairs for every method that recorded both.
+
+    Args:
+        methods: Label, mark and runs of each.
+
+    Returns:
+        Pair by pair, one entry per method.
+    """
+    found = []
+    for pair in PAIRS:
+        for label, mark, runs in methods:
+            read = read_pair(pair, runs)
+            if read is None:
+                continue
+            source, moments = read
+            series = [(each.x, each.y) for each in moments]
+            both = correlate(series, pearson), correlate(series, spearman)
+            n_points = sum(len(each.steps) for each in moments)
+            exact = all(each.exact for each in moments)
+            words = f"{pair.y.name} and {source.name}"
+            found.append(Together(label, mark, pair.split, words, *both, n_points, exact))
+    return found
