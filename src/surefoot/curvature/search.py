@@ -24,6 +24,7 @@ class Caution:
         stricter: A warm estimate must be better than the tolerance by this.
         safety: An estimate times this covers the truth in at least 95 % of cases.
         cap: The error is at most so many residuals. Within one lies some eigenvalue; in a bulk, not always the last.
+        least: The error is at least so many tolerances: an estimate cannot know of a vector that it has not seen.
     """
 
     warm_floor: int
@@ -32,10 +33,17 @@ class Caution:
     stricter: float
     safety: float
     cap: float
+    least: float
+
+    def bar(self, value: float, estimate: float, residual: float, tol: float) -> float:
+        """Give the error to report of a value that was searched to a relative tolerance."""
+        return max(min(self.safety * estimate, self.cap * residual), self.least * tol * abs(value))
 
 
-TOP = Caution(warm_floor=5, cold_floor=6, turned_floor=8, stricter=2.0, safety=4.0, cap=1.0)
-BOTTOM = Caution(warm_floor=12, cold_floor=16, turned_floor=16, stricter=4.0, safety=16.0, cap=2.0)  # edge of a bulk
+TOP = Caution(warm_floor=5, cold_floor=6, turned_floor=8, stricter=2.0, safety=4.0, cap=1.0, least=1.0)
+BOTTOM = Caution(  # the edge of a bulk, where neighbours are near
+    warm_floor=20, cold_floor=20, turned_floor=20, stricter=4.0, safety=16.0, cap=2.0, least=10.0
+)
 KEPT = 3  # Ritz vectors that the next search starts from: the one that takes over is most likely among them
 SHARE = 0.1  # of each further one
 
@@ -116,7 +124,7 @@ def search(
     if space.size == 0:
         raise InputError("Expected a finite gradient, but it is not. Check whether training has diverged.")
     residual = residuals[0].item()
-    error = min(caution.safety * errors[0].item(), caution.cap * residual)
+    error = caution.bar(theta[0].item(), errors[0].item(), residual, tol)
     mixed, pulling = _next_start(space, end)
     push = torch.stack(pushed, dim=-1) @ pulling.to(pushed[0]) if pushed else None
     vector, following = space.vectors(torch.stack([c[:, 0], mixed], dim=1)).T.contiguous()

@@ -197,7 +197,7 @@ class Sharpness:
         found = self._narrow.find(model, labels, gauss_newton=gauss_newton, loss=self._loss, tol=self.tol)
         if found is None:
             return None
-        error = min(TOP.safety * found.error, found.residual)
+        error = TOP.bar(found.value, found.error, found.residual, self.tol)
         return Found(
             found.value,
             error,
