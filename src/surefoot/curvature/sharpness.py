@@ -65,12 +65,13 @@ class Measurement:
 
 
 class Sharpness:
-    """Follows one eigenvalue while a model trains, starting each time from the last eigenvector.
+    """Follows one eigenvalue while a model trains, starting each time from what was found last.
 
-    A measurement starts from the last eigenvector with a little gradient mixed in. If ``warm_products`` products do
-    not bring the error estimate under the tolerance, the eigenvector has turned: the gradient joins the space, and
-    the search goes on as a cold one, without losing what was found. The top of a perceptron with wide inputs is
-    found by :class:`~surefoot.curvature.narrow.NarrowSearch` instead, and only where that fails as above.
+    A measurement starts from the last eigenvector with a little of the next two and of the gradient mixed in: the one
+    that takes over is most likely among them. If ``warm_products`` products do not bring the error estimate under the
+    tolerance, the eigenvector has turned: the search goes on as a cold one, without losing what was found. The top of
+    a perceptron with wide inputs is found by :class:`~surefoot.curvature.narrow.NarrowSearch` instead, and only where
+    that fails as above.
 
     Args:
         kind: ``gn`` for λ_max of the Gauss–Newton matrix, ``kappa_max`` and ``kappa_min`` for the Hessian.
@@ -97,7 +98,7 @@ class Sharpness:
         kind: Kind = "gn",
         *,
         tol: float = 1e-3,
-        warm_products: int = 4,
+        warm_products: int = 5,
         loss: LossFunction = cross_entropy,
         chunk: int | None = None,
         form: Form = "auto",
