@@ -167,9 +167,10 @@ def contest_of_classwise_ece(n: int, n_classes: int, repeats: int) -> list[Row]:
     _, probs, labels = predictions(n, n_classes)
 
     def loop() -> float:
+        columns = probs.T.contiguous()  # as the peer likes them: columns with gaps cost it twice the time
         errors = [
-            binary_calibration_error(probs[:, k], (labels == k).long(), n_bins=15, validate_args=False)
-            for k in range(n_classes)
+            binary_calibration_error(column, (labels == k).long(), n_bins=15, validate_args=False)
+            for k, column in enumerate(columns)
         ]
         return torch.stack(errors).mean().item()
 

@@ -22,8 +22,7 @@ from surefoot.margins.margin import log_odds_against
 from surefoot.margins.robust import Norm, attacked_margin, is_linear, linear_margin
 from surefoot.modes import in_eval_mode
 from surefoot.schema import Split
-
-KINKED = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh, nn.Hardswish, nn.PReLU, nn.MaxPool1d, nn.MaxPool2d)
+from surefoot.structure import rough_part
 
 
 def certify(
@@ -142,13 +141,13 @@ def step_checks(model: nn.Module, inputs: Tensor, labels: Tensor, *, rho: float,
     Returns:
         The checks.
     """
-    smooth = not any(isinstance(module, KINKED) for module in model.modules())
+    rough = rough_part(model)
     if not Hessian(model, inputs, labels, cache=False).gradient.any():  # nowhere to climb: the step stays where it is
         here = log_odds_against(_logits(model, inputs), labels)
-        return ascent_checks(Ascent(here, here, 0.0, rho, None, smooth))
+        return ascent_checks(Ascent(here, here, 0.0, rho, None, rough))
     ts = torch.linspace(0, 1, n_points, dtype=torch.float64)
     path = ascent_path(model, inputs, labels, rho=rho, ts=ts)
-    checks = ascent_checks(ascent := _ascent(model, inputs, labels, path, smooth))
+    checks = ascent_checks(ascent := _ascent(model, inputs, labels, path, rough))
     if any(check.violated for check in checks):
         fine = ascent_path(
             model, inputs, labels, rho=rho, ts=torch.linspace(0, 1, 201, dtype=torch.float64), eigenvalues=False
@@ -157,9 +156,9 @@ def step_checks(model: nn.Module, inputs: Tensor, labels: Tensor, *, rho: float,
     return checks
 
 
-def _ascent(model: nn.Module, inputs: Tensor, labels: Tensor, path: Path, smooth: bool) -> Ascent:
+def _ascent(model: nn.Module, inputs: Tensor, labels: Tensor, path: Path, rough: str) -> Ascent:
     before = log_odds_against(_logits(model, inputs), labels)
     with moved(model, path.rho * path.direction):
         after = log_odds_against(_logits(model, inputs), labels)
     kappa = (path.kappa_min - path.kappa_error).min().item()
-    return Ascent(before, after, path.gradient_norm, path.rho, kappa, smooth)
+    return Ascent(before, after, path.gradient_norm, path.rho, kappa, rough)

@@ -24,6 +24,33 @@ class Tied(nn.Module):
         return self.head(self.again(self.inner(x).tanh()).tanh())
 
 
+class Shared(nn.Module):
+    """One convolution under two names, used twice, and once more in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(1, 1, 3, padding=1)
+        self.again = self.first
+        self.listed = nn.ModuleList([self.first, nn.Linear(9, 3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.again(self.first(x.unflatten(1, (1, 3, 3))).tanh()).tanh()
+        return self.listed[1](self.listed[0](hidden).flatten(1))
+
+
+class Squashed(nn.Module):
+    """A parametrization: weights between −1 and 1."""
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight.tanh()
+
+
+def _parametrized() -> nn.Module:
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    nn.utils.parametrize.register_parametrization(model[0], "weight", Squashed())
+    return model
+
+
 class Attention(nn.Module):
     """Scaled dot-product attention, whose fused kernel has no second derivative."""
 
@@ -57,6 +84,8 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
         9,
     ),
     "tied": (Tied, 4),
+    "shared": (Shared, 9),
+    "parametrized": (_parametrized, 4),
     "frozen": (_frozen, 4),
     "attention": (Attention, 8),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,13 +16,16 @@ from surefoot.curvature.narrow import NarrowSearch, is_wide
 from surefoot.curvature.objective import cross_entropy
 from surefoot.curvature.operator import Operator
 from surefoot.curvature.sharpness import Sharpness
+from surefoot.train.checkpoint import load_checkpoint, save_checkpoint
 
 
-def wide(seed: int, n: int = 400, fan_in: int = 400) -> tuple[nn.Module, Tensor, Tensor]:
+def wide(seed: int, n: int = 400, fan_in: int = 400, fan_out: int = 12) -> tuple[nn.Module, Tensor, Tensor]:
     """A perceptron, and inputs whose spectrum falls like that of images."""
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(fan_in, 12), nn.Tanh(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 4))
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(fan_in, fan_out), nn.Tanh(), nn.Linear(fan_out, 8), nn.Tanh(), nn.Linear(8, 4)
+    )
     scales = 3 / torch.arange(1, fan_in + 1, dtype=torch.float64).sqrt()
     x = torch.randn(n, fan_in, generator=generator, dtype=torch.float64) * scales
     y = (x[:, :4] + torch.randn(n, 4, generator=generator, dtype=torch.float64)).argmax(1)
@@ -125,18 +130,29 @@ def test_too_many_directions_begin_again_with_the_leading_ones(monkeypatch: pyte
         torch.testing.assert_close(search.basis.T @ search.basis, torch.eye(search.basis.shape[1]).double())
 
 
-def test_a_search_goes_on_from_its_saved_state_to_the_same_bits() -> None:
-    model, x, y = wide(3)
+@pytest.mark.parametrize("fan_out", [8, 10, 12])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("inputs", ["leading", "flat"])
+def test_a_search_goes_on_from_its_saved_state_to_the_same_bits(
+    inputs: str, dtype: torch.dtype, fan_out: int, tmp_path: Path
+) -> None:
+    """From a file: there tensors have another memory layout and begin anywhere, and bits depend on both."""
+    model, x, y = wide(3, fan_out=fan_out)
+    if inputs == "flat":  # no directions lead, so that the basis is widened again and again
+        x = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    model, x = model.to(dtype), x.to(dtype)
     follow = Sharpness("kappa_max")
     follow.measure(model, x, y)
-    state = follow.state_dict()
-    resumed = Sharpness("kappa_max")
-    resumed.load_state_dict(state)
-    assert resumed.state_dict() is not None
-    with torch.no_grad():
-        for p in model.parameters():
-            p.mul_(1.02)
-    assert resumed.measure(model, x.clone(), y) == follow.measure(model, x, y)
+    for visit in range(3):
+        save_checkpoint(tmp_path / str(visit), 1, {}, {"odd": torch.zeros(visit + 1), "search": follow.state_dict()})
+        loaded = load_checkpoint(tmp_path / str(visit))
+        assert loaded is not None
+        resumed = Sharpness("kappa_max")
+        resumed.load_state_dict(loaded[1]["search"])
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1.02)
+        assert resumed.measure(model, x.clone(), y) == follow.measure(model, x, y)
 
 
 def test_only_wide_perceptrons_are_searched_narrowly() -> None:

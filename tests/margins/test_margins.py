@@ -166,7 +166,7 @@ def test_wrong_input_is_named() -> None:
         true_margin(torch.zeros(2, 2), torch.tensor([0, 2]))
     with pytest.raises(InputError, match="Expected a linear model, but got Sequential"):
         linear_margin(net(0), *data(0), epsilon=0.1)
-    with pytest.raises(InputError, match=r"but got \['BatchNorm1d'\]"):
+    with pytest.raises(InputError, match="but got BatchNorm1d"):
         margin_lipschitz(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)), torch.tensor([0]))
     with pytest.raises(OptionError, match="Expected epsilon ≥ 0"):
         attacked_margin(net(0), *data(0), epsilon=-1.0)

@@ -216,8 +216,8 @@ def test_the_lemma_does_not_apply_where_the_path_bends_down_too_much() -> None:
     condition = next(check for check in ascent_checks(step) if check.name == "κ_min condition")
     assert not condition.holds
     assert not condition.violated  # an assumption that fails is a finding
-    kinked = Ascent(step.before, step.after, 1.0, 0.5, kappa_min=0.0, smooth=False)
-    assert "kinks" in next(check for check in ascent_checks(kinked) if check.name == "lemma 1").why
+    kinked = Ascent(step.before, step.after, 1.0, 0.5, kappa_min=0.0, rough="ReLU")
+    assert "ReLU has kinks" in next(check for check in ascent_checks(kinked) if check.name == "lemma 1").why
     with pytest.raises(InputError, match="Expected one value per example before and after"):
         Ascent(torch.zeros(2), torch.zeros(3), 1.0, 0.5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 
@@ -22,7 +23,8 @@ def flat_function(model: nn.Module, function: Callable[[nn.Module], Tensor]) -> 
     def of_weights(theta: Tensor) -> Tensor:
         pieces = zip(named, theta.split(sizes), strict=True)
         values = {name: piece.view_as(p) for (name, p), piece in pieces}
-        return function(lambda x: functional_call(model, values, (x,)))
+        # a copy: functional_call does not give a module that has two names its weights back
+        return function(lambda x: functional_call(copy.deepcopy(model), values, (x,)))
 
     return of_weights, torch.cat([p.detach().reshape(-1) for _, p in named])
 

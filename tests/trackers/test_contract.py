@@ -128,8 +128,8 @@ def test_presets_hold_one_another() -> None:
 
 
 def test_trackers_as_people_type_them() -> None:
-    assert read_track("cheap,gn_sharpness:every=5,examples=100")[-1] == "gn_sharpness:every=5,examples=100,tol=0.01"
-    assert "gn_sharpness:every=5,examples=256,tol=0.01" in read_track("standard,gn_sharpness:every=5")
+    assert read_track("cheap,gn_sharpness:every=5,examples=100")[-1] == "gn_sharpness:every=5,examples=100,tol=0.001"
+    assert "gn_sharpness:every=5,examples=256,tol=0.001" in read_track("standard,gn_sharpness:every=5")
     with pytest.raises(InputError, match="Did you mean 'kappa'"):
         read_track("kapa")
     with pytest.raises(InputError, match="Write --track cheap or"):

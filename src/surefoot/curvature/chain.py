@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from surefoot.curvature.objective import Weights, still
+from surefoot.errors import InputError
+from surefoot.structure import sequence
 
 ELEMENTWISE = (
     nn.Tanh, nn.ReLU, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity, nn.Dropout,
@@ -36,17 +37,11 @@ class Layer:
         return cotangent if self.slope is None else cotangent * self.slope
 
 
-def modules_of(model: nn.Module) -> Iterator[nn.Module]:
-    """Give the modules of nested sequences in the order in which they act."""
-    if isinstance(model, nn.Sequential):
-        for child in model:
-            yield from modules_of(child)
-    else:
-        yield model
-
-
 def is_chain(model: nn.Module) -> bool:
     """Say whether the model is a sequence of flattening, linear layers (each used once, untied) and activations.
+
+    It must also run as such, see :func:`~surefoot.structure.sequence`, and have no other weights. Ask again before
+    every use: hooks may have come since.
 
     Args:
         model: Any module.
@@ -58,25 +53,41 @@ def is_chain(model: nn.Module) -> bool:
         >>> is_chain(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2))), is_chain(nn.Conv2d(1, 1, 1))
         (True, False)
     """
-    modules = list(modules_of(model))
+    modules = sequence(model)
+    if modules is None or any(type(m) not in (*ELEMENTWISE, nn.Linear, nn.Flatten) for m in modules):
+        return False
     linears = [m for m in modules if isinstance(m, nn.Linear)]
-    own = [p for linear in linears for p in linear.parameters()]
-    flat_first = all(not isinstance(m, nn.Flatten) or (i == 0 and m.start_dim == 1) for i, m in enumerate(modules))
-    known = all(type(m) in (*ELEMENTWISE, nn.Linear, nn.Flatten) for m in modules)
-    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    used = [p for linear in linears for p in (linear.weight, linear.bias) if p is not None]
+    flat_first = all(
+        not isinstance(m, nn.Flatten) or (i == 0 and (m.start_dim, m.end_dim) == (1, -1)) for i, m in enumerate(modules)
+    )
     return (
         bool(linears)
         and isinstance(modules[-1], nn.Linear)
-        and known
         and flat_first
-        and not hooked
-        and len(own) == len({id(p) for p in own})
+        and [id(p) for p in used] == [id(p) for p in model.parameters()]
+        and all(type(p) is nn.Parameter for p in used)
     )
+
+
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """Give the modules of a chain in the order in which they act.
+
+    Raises:
+        InputError: If the model does not run as a sequence.
+    """
+    modules = sequence(model)
+    if modules is None:
+        raise InputError(
+            f"Expected a plain sequence of modules, but {type(model).__name__} has a forward of its own or hooks. "
+            "Use GaussNewton or Hessian, which take any network."
+        )
+    return modules
 
 
 def split(model: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:
     """Cut a chain before its first linear layer: what comes before it, which has no weights, and the rest."""
-    modules = list(modules_of(model))
+    modules = modules_of(model)
     at = next(i for i, module in enumerate(modules) if isinstance(module, nn.Linear))
     return nn.Sequential(*modules[:at]), nn.Sequential(*modules[at:])
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, jacrev, vmap
+from torch.func import jacrev, vmap
 
 from surefoot.curvature.chain import backward, is_chain, layers
-from surefoot.curvature.objective import Weights, still
+from surefoot.curvature.objective import Weights, still, substituted
 
 
 def jacobian_grams(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tensor:
@@ -15,7 +17,8 @@ def jacobian_grams(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tens
 
     A chain of linear layers is done layer by layer, for about one gradient in all:
     :math:`\sum_l (\|x_i^l\|^2 + 1)\, \delta_i^l \delta_i^{l\top}`. Any other model takes one Jacobian per example; that
-    costs about K gradients and ``chunk · K`` times the memory of the weights.
+    costs about K gradients and ``chunk · K`` times the memory of the weights. Where that cannot be done for many
+    examples at once, which is tried on the first one, it is done for one after another.
 
     Args:
         model: Any module; held in evaluation mode.
@@ -27,20 +30,46 @@ def jacobian_grams(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tens
     """
     if is_chain(model):
         return _layerwise(model, inputs)
-    weights = Weights(model)
-    values = dict(zip(weights.names, [p.detach() for p in weights.params], strict=True))
+    params = Weights(model).params
+    with still(model):
+        pair = model(inputs[:2])
+        exact = _gram_of(pair[0], params)
+        try:
+            first = _vectorised(model, params, inputs[:1])[0]
+            if bool((first - exact).norm() <= torch.finfo(exact.dtype).eps ** 0.5 * exact.norm()):
+                return torch.cat([_vectorised(model, params, rows) for rows in inputs.split(chunk)])
+        except (RuntimeError, NotImplementedError, ValueError):  # an operation that knows no batch of networks
+            pass
+        alone = torch.allclose(model(inputs[:1])[0], pair[0], rtol=1e-3)
+        batches = inputs.split(1) if alone else [inputs]  # examples that see one another stay together
+        return torch.stack([_gram_of(row, params) for rows in batches for row in model(rows)])
 
-    def logits(values: dict[str, Tensor], x: Tensor) -> Tensor:
-        out: Tensor = functional_call(model, values, (x[None],))
+
+def _vectorised(model: nn.Module, params: list[Tensor], inputs: Tensor) -> Tensor:
+    """Differentiate the logits of many examples at once, each as a batch of one."""
+
+    def logits(values: tuple[Tensor, ...], x: Tensor) -> Tensor:
+        with substituted(model, params, values):
+            out: Tensor = model(x[None])
         return out[0]
 
-    grams = []
-    with still(model):
-        for rows in inputs.split(chunk):
-            found = vmap(jacrev(logits), in_dims=(None, 0))(values, rows)
-            flat = torch.cat([j.flatten(2) for j in found.values()], dim=2)
-            grams.append((flat @ flat.mT).detach())
-    return torch.cat(grams)
+    values = tuple(p.detach() for p in params)
+    with warnings.catch_warnings():  # of torch, about operations that it batches in a slow way
+        warnings.simplefilter("ignore", UserWarning)
+        found = vmap(jacrev(logits), in_dims=(None, 0))(values, inputs)
+    flat = torch.cat([j.flatten(2) for j in found], dim=2)
+    return (flat @ flat.mT).detach()
+
+
+def _gram_of(logits: Tensor, params: list[Tensor]) -> Tensor:
+    """Differentiate one example's logits by autograd, one after the other."""
+    rows = []
+    for logit in logits:
+        grads = torch.autograd.grad(logit, params, retain_graph=True, allow_unused=True)
+        parts = zip(grads, params, strict=True)
+        rows.append(torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for g, p in parts]))
+    flat = torch.stack(rows)
+    return flat @ flat.T
 
 
 def _layerwise(model: nn.Module, inputs: Tensor) -> Tensor:

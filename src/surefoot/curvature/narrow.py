@@ -90,12 +90,17 @@ class NarrowSearch:
         self.kept: Tensor | None = None
         self._draw = _gaussian(self._entering, SKETCHED) / SKETCHED**0.5
         self._drawn = self._entering @ self._draw
-        self._project(self._entering @ self.basis)
+        self._project()
 
-    def _project(self, projected: Tensor) -> None:
-        """Take the inputs' coordinates in the basis, and from them the sketch of what is outside."""
-        self._projected = projected
-        self._outside = self._drawn - projected @ (self.basis.T @ self._draw)
+    def _project(self) -> None:
+        """Take the inputs' coordinates in the basis, and from them the sketch of what is outside.
+
+        Always of the whole basis and in one memory layout: the last bits of a product depend on both, and a search
+        that goes on from a saved basis must find the same ones.
+        """
+        self.basis = self.basis.contiguous()
+        self._projected = self._entering @ self.basis
+        self._outside = self._drawn - self._projected @ (self.basis.T @ self._draw)
 
     def find(
         self, model: nn.Module, labels: Tensor, *, gauss_newton: bool, loss: LossFunction, tol: float
@@ -139,7 +144,7 @@ class NarrowSearch:
     def _judge(self, space: Krylov, deltas: list[Tensor]) -> tuple[Narrowly, Tensor]:
         """Judge the best Ritz pair in the whole space; also give δ̇ of the first layer in its product."""
         _, coordinates = space.ritz()
-        self.kept = space.vectors(coordinates[:, -KEPT:].flip(1))
+        self.kept = space.vectors(coordinates[:, -KEPT:].flip(1)).contiguous()
         theta, c, inner, errors = assess(space, 1, "top")
         delta = torch.zeros_like(deltas[0])
         for share, of_product in zip(c[:, 0].tolist(), deltas, strict=True):
@@ -163,7 +168,7 @@ class NarrowSearch:
         if self.kept is not None:
             self.kept = _recut(self.kept, len(image), old, columns, added.shape[1])
         self.basis = torch.cat([basis, added], dim=1)
-        self._project(torch.cat([self._projected[:, columns], self._entering @ added], dim=1))
+        self._project()
 
     def state_dict(self) -> dict[str, Tensor | None]:
         """Give basis and vectors."""
@@ -171,10 +176,11 @@ class NarrowSearch:
 
     def load_state_dict(self, state: dict[str, Tensor | None]) -> None:
         """Take up what :meth:`state_dict` gave."""
-        basis = state["basis"]
+        basis, kept = state["basis"], state["kept"]
         if basis is not None:
-            self.basis, self.kept = basis.to(self._entering), state["kept"]
-            self._project(self._entering @ self.basis)
+            self.basis = basis.to(self._entering)
+            self.kept = None if kept is None else kept.to(self._entering)
+            self._project()
 
 
 def _recut(kept: Tensor, fan_out: int, old: int, columns: list[int], added: int) -> Tensor:

@@ -101,11 +101,72 @@ class Weights:
 
 
 @contextmanager
+def substituted(model: nn.Module, params: Sequence[Tensor], values: Sequence[Tensor]) -> Iterator[None]:
+    """Let a model compute with other tensors in the place of its weights.
+
+    A weight may be registered in several modules, and a module under several names; every place is found once, before
+    anything is replaced, so that all of them get their own weight back. (``torch.func.functional_call`` goes by names,
+    and what it puts back under a module's second name is not the weight.)
+
+    Args:
+        model: The model; its weights are the very same objects afterwards, also when the body raises.
+        params: The weights to replace.
+        values: What to compute with, one tensor for each.
+    """
+    by_id = {id(p): value for p, value in zip(params, values, strict=True)}
+    slots = [
+        (module._parameters, name, p)
+        for module in model.modules()
+        for name, p in module._parameters.items()
+        if id(p) in by_id
+    ]
+    try:
+        for registered, name, p in slots:
+            registered[name] = by_id[id(p)]  # type: ignore[assignment]  # a tensor that is no Parameter, for a while
+        yield
+    finally:
+        for registered, name, p in slots:
+            registered[name] = p
+
+
+@contextmanager
+def _without_backward_hooks(model: nn.Module) -> Iterator[None]:
+    """Take hooks on gradients off for a while: clipping or logging in them is no part of the loss."""
+    hooked = [(p, p._backward_hooks) for p in model.parameters() if p._backward_hooks]
+    names = ("_backward_hooks", "_backward_pre_hooks")
+    kept = [(module, name, getattr(module, name)) for module in model.modules() for name in names]
+    try:
+        for p, _ in hooked:
+            p._backward_hooks = None
+        for module, name, hooks in kept:
+            setattr(module, name, type(hooks)())
+        yield
+    finally:
+        for p, hooks in hooked:
+            p._backward_hooks = hooks
+        for module, name, hooks in kept:
+            setattr(module, name, hooks)
+
+
+@contextmanager
+def _keeping_attributes(model: nn.Module) -> Iterator[None]:
+    """Let a forward pass set attributes (counters, cached features, derived weights), and undo it afterwards."""
+    kept = [(module, dict(vars(module))) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, attributes in kept:
+            vars(module).clear()
+            vars(module).update(attributes)
+
+
+@contextmanager
 def still(model: nn.Module) -> Iterator[None]:
-    """Hold the model still: evaluation mode for every module, gradients on, every mode put back afterwards.
+    """Hold the model still: evaluation mode for every module, gradients on, everything put back afterwards.
 
     In evaluation mode BatchNorm is a fixed affine map and dropout is off, so the loss is a function of the weights.
-    Attention takes the plain kernel, because the fused ones have no second derivative on the CPU.
+    Attention takes the plain kernel, because the fused ones have no second derivative on the CPU. Hooks on gradients
+    are off. What a forward pass leaves on its modules is taken off again.
 
     Args:
         model: Its training flags are restored one by one, also when the body raises.
@@ -113,7 +174,13 @@ def still(model: nn.Module) -> Iterator[None]:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with in_eval_mode(model), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        with (
+            in_eval_mode(model),
+            _keeping_attributes(model),
+            _without_backward_hooks(model),
+            torch.enable_grad(),
+            sdpa_kernel(SDPBackend.MATH),
+        ):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.curvature.hessian import Hessian
-from surefoot.curvature.lanczos import lanczos
 from surefoot.curvature.objective import LossFunction, Weights, cross_entropy
+from surefoot.curvature.search import SHARE, search
 from surefoot.errors import InputError
 
 
@@ -23,7 +23,7 @@ class Path:
         t: Where, in [0, 1].
         loss: Mean loss there.
         kappa_min: Smallest Hessian eigenvalue there (NaN where not asked for).
-        kappa_error: Its error estimate.
+        kappa_error: Estimated distance to the exact one, as for ``Sharpness("kappa_min")``.
         along: uᵀ H u in the direction u = g/‖g‖ of the path.
         gradient_norm: ‖∇L(θ)‖.
         rho: Length of the path.
@@ -75,7 +75,7 @@ def ascent_path(
     ts: Tensor | None = None,
     loss: LossFunction = cross_entropy,
     eigenvalues: bool = True,
-    tol: float = 1e-2,
+    tol: float = 1e-3,
     max_products: int = 60,
 ) -> Path:
     r"""Follow :math:`\theta' = (1-t)\theta + t\tilde\theta`, :math:`\tilde\theta = \theta + \rho\, g/\|g\|`.
@@ -108,14 +108,18 @@ def ascent_path(
     norm = (largest * u.norm()).item()
     u /= u.norm()
     rows = []
+    start, warm = u, False
     for t in ts.tolist():
         with moved(model, t * rho * u):
             operator = Hessian(model, inputs, labels, loss=loss)
             along = (u @ (operator @ u)).item()
             kappa, error = float("nan"), float("nan")
             if eigenvalues:
-                found = lanczos(operator, end="bottom", start=u, tol=tol, max_products=max_products, min_products=12)
-                kappa, error = found.values[0].item(), found.errors[0].item()
+                found = search(
+                    operator, start, bottom=True, tol=tol, warm=warm, warm_products=0, max_products=max_products
+                )
+                kappa, error = found.value, found.error
+                start, warm = found.start + SHARE * u, True
             rows.append((operator.loss, kappa, error, along))
     columns = torch.tensor(rows, dtype=torch.float64).T
     return Path(ts, columns[0], columns[1], columns[2], columns[3], norm, rho, u)

@@ -20,18 +20,32 @@ class Caution:
     Attributes:
         warm_floor: Products before a warm estimate can be believed.
         cold_floor: Products before a cold one can.
+        turned_floor: Products before that of a warm start whose vector has turned can.
         stricter: A warm estimate must be better than the tolerance by this.
         safety: An estimate times this covers the truth in at least 95 % of cases.
+        cap: The error is at most so many residuals. Within one lies some eigenvalue; in a bulk, not always the last.
+        least: The error is at least so many tolerances: an estimate cannot know of a vector that it has not seen.
     """
 
     warm_floor: int
     cold_floor: int
+    turned_floor: int
     stricter: float
     safety: float
+    cap: float
+    least: float
+
+    def bar(self, value: float, estimate: float, residual: float, tol: float) -> float:
+        """Give the error to report of a value that was searched to a relative tolerance."""
+        return max(min(self.safety * estimate, self.cap * residual), self.least * tol * abs(value))
 
 
-TOP = Caution(warm_floor=3, cold_floor=6, stricter=2.0, safety=4.0)
-BOTTOM = Caution(warm_floor=6, cold_floor=12, stricter=4.0, safety=16.0)  # the edge of a bulk: neighbours are near
+TOP = Caution(warm_floor=5, cold_floor=6, turned_floor=8, stricter=2.0, safety=4.0, cap=1.0, least=1.0)
+BOTTOM = Caution(  # the edge of a bulk, where neighbours are near
+    warm_floor=20, cold_floor=20, turned_floor=20, stricter=4.0, safety=16.0, cap=2.0, least=10.0
+)
+KEPT = 3  # Ritz vectors that the next search starts from: the one that takes over is most likely among them
+SHARE = 0.1  # of each further one
 
 
 @dataclass(frozen=True)
@@ -40,10 +54,11 @@ class Found:
 
     Attributes:
         value: The eigenvalue.
-        error: Estimated |value − exact|, made to cover in at least 95 % of cases; at most the residual.
+        error: Estimated |value − exact|, made to cover in at least 95 % of cases.
         residual: ‖A v − value · v‖.
         vector: v, in the operator's space.
-        pushed: H_z J v, in logit space, where the operator gives it.
+        start: v with a share of the next Ritz vectors: where the next search begins.
+        pushed: What pulls back to ``start``, in logit space, where the operator gives it.
         n_products: Products with the operator.
         n_narrow: Cheaper products with a narrow one.
         warm: Whether the start was good enough.
@@ -53,6 +68,7 @@ class Found:
     error: float
     residual: float
     vector: Tensor
+    start: Tensor
     pushed: Tensor | None
     n_products: int
     warm: bool
@@ -100,7 +116,7 @@ def search(
             pushed.append(operator.pushed)
         theta, c, residuals, errors = assess(space, 1, end)
         aim = tol * space.scale(theta, end)[0] / (caution.stricter if warm else 1.0)
-        floor = caution.warm_floor if warm or turned else caution.cold_floor
+        floor = caution.warm_floor if warm else caution.turned_floor if turned else caution.cold_floor
         if bool(errors[0] <= aim) and space.size >= floor:
             break
         turned = turned or (warm and space.size >= granted)
@@ -108,6 +124,20 @@ def search(
     if space.size == 0:
         raise InputError("Expected a finite gradient, but it is not. Check whether training has diverged.")
     residual = residuals[0].item()
-    error = min(caution.safety * errors[0].item(), residual)
-    push = torch.stack(pushed, dim=-1) @ c[:, 0].to(pushed[0]) if pushed else None
-    return Found(theta[0].item(), error, residual, space.vectors(c)[:, 0], push, space.size, warm)
+    error = caution.bar(theta[0].item(), errors[0].item(), residual, tol)
+    mixed, pulling = _next_start(space, end)
+    push = torch.stack(pushed, dim=-1) @ pulling.to(pushed[0]) if pushed else None
+    vector, following = space.vectors(torch.stack([c[:, 0], mixed], dim=1)).T.contiguous()
+    return Found(theta[0].item(), error, residual, vector, following, push, space.size, warm)
+
+
+def _next_start(space: Krylov, end: End) -> tuple[Tensor, Tensor]:
+    """Mix the wanted Ritz vectors, in coordinates of the basis; also so that the products' H_z J pull back to them."""
+    values, coordinates = space.ritz()
+    order = torch.arange(len(values)) if end == "bottom" else torch.arange(len(values) - 1, -1, -1)
+    chosen = order[:KEPT]
+    shares = torch.full((len(chosen),), SHARE, dtype=values.dtype)
+    shares[0] = 1.0
+    scale = values[chosen].abs().clamp_min(torch.finfo(values.dtype).tiny)
+    pulling = torch.where(scale > 1e-3 * scale[0], shares / scale, 0)  # Jᵀ H_z J v = θ v: too small a θ is noise
+    return coordinates[:, chosen] @ shares, coordinates[:, chosen] @ pulling

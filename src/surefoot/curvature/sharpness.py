@@ -24,7 +24,7 @@ from surefoot.errors import OptionError
 Kind = Literal["gn", "kappa_max", "kappa_min"]
 GRAM_ROWS = 2000  # above it, products in weight space are cheaper than in logit space
 FINEST = 1e-4  # below this tolerance the narrow search needs too many directions
-MIXED = 0.05  # share of the gradient in a warm start: an eigenvector that took over is then not missed
+MIXED = 0.1  # share of the gradient in a warm start: an eigenvector that took over is then not missed
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,13 @@ class Measurement:
 
 
 class Sharpness:
-    """Follows one eigenvalue while a model trains, starting each time from the last eigenvector.
+    """Follows one eigenvalue while a model trains, starting each time from what was found last.
 
-    A measurement starts from the last eigenvector with a little gradient mixed in. If ``warm_products`` products do
-    not bring the error estimate under the tolerance, the eigenvector has turned: the gradient joins the space, and
-    the search goes on as a cold one, without losing what was found. The top of a perceptron with wide inputs is
-    found by :class:`~surefoot.curvature.narrow.NarrowSearch` instead, and only where that fails as above.
+    A measurement starts from the last eigenvector with a little of the next two and of the gradient mixed in: the one
+    that takes over is most likely among them. If ``warm_products`` products do not bring the error estimate under the
+    tolerance, the eigenvector has turned: the search goes on as a cold one, without losing what was found. The top of
+    a perceptron with wide inputs is found by :class:`~surefoot.curvature.narrow.NarrowSearch` instead, and only where
+    that fails as above.
 
     Args:
         kind: ``gn`` for λ_max of the Gauss–Newton matrix, ``kappa_max`` and ``kappa_min`` for the Hessian.
@@ -97,7 +98,7 @@ class Sharpness:
         kind: Kind = "gn",
         *,
         tol: float = 1e-3,
-        warm_products: int = 4,
+        warm_products: int = 5,
         loss: LossFunction = cross_entropy,
         chunk: int | None = None,
         form: Form = "auto",
@@ -114,7 +115,8 @@ class Sharpness:
         self._probe: Tensor | None = None
         self._input_gram: Tensor | None = None
         self._cross: tuple[Tensor, Tensor] | None = None  # held-out inputs, and their products with the probe's
-        self._logit_vector: Tensor | None = None  # what pulls back to the last eigenvector; belongs to the probe
+        self._start: Tensor | None = None  # the last eigenvector and a little of the next ones
+        self._logit_start: Tensor | None = None  # what pulls back to them; belongs to the probe
         self._narrow: NarrowSearch | None = None
         self._restored: dict[str, Any] | None = None
         self.vector: Tensor | None = None
@@ -153,7 +155,8 @@ class Sharpness:
             )
         self._probe, self._restored = inputs, None
         in_logits = isinstance(operator, LogitGram)
-        self.vector, self._logit_vector = (None, found.vector) if in_logits else (found.vector, found.pushed)
+        self.vector = None if in_logits else found.vector
+        self._start, self._logit_start = (None, found.start) if in_logits else (found.start, found.pushed)
         rayleigh = None if held_out is None else self._rayleigh(model, operator, found, held_out)
         return Measurement(
             found.value,
@@ -170,14 +173,14 @@ class Sharpness:
         """Give what the next search starts from: vectors, and the directions of a narrow search."""
         if self._restored is not None:
             return self._restored
-        vector = None if self._logit_vector is not None else self.vector
+        vector = None if self._logit_start is not None else self._start
         narrow = None if self._narrow is None else self._narrow.state_dict()
-        return {"vector": vector, "logit_vector": self._logit_vector, "narrow": narrow}
+        return {"vector": vector, "logit_vector": self._logit_start, "narrow": narrow}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` gave; the next probe must be the same examples."""
         self._restored = dict(state)
-        self.vector, self._logit_vector = state["vector"], state["logit_vector"]
+        self._start, self._logit_start = state["vector"], state["logit_vector"]
 
     def _find_narrowly(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Found | None:
         """Find the top of a wide perceptron; None for another network or where directions do not suffice."""
@@ -195,9 +198,17 @@ class Sharpness:
         found = self._narrow.find(model, labels, gauss_newton=gauss_newton, loss=self._loss, tol=self.tol)
         if found is None:
             return None
-        error = min(TOP.safety * found.error, found.residual)
+        error = TOP.bar(found.value, found.error, found.residual, self.tol)
         return Found(
-            found.value, error, found.residual, found.vector, None, found.n_products, warm, n_narrow=found.n_narrow
+            found.value,
+            error,
+            found.residual,
+            found.vector,
+            found.vector,
+            None,
+            found.n_products,
+            warm,
+            n_narrow=found.n_narrow,
         )
 
     def _prepare(
@@ -206,7 +217,7 @@ class Sharpness:
         """Build the operator and the first vector, and say whether that one is warm."""
         if self.kind != "gn":
             return self._prepare_hessian(model, inputs, labels)
-        last = self._logit_vector if same else None
+        last = self._logit_start if same else None
         if len(labels) <= GRAM_ROWS and self._loss in (cross_entropy, mse) and is_chain(model):
             if self._input_gram is None:
                 self._input_gram = inputs.flatten(1) @ inputs.flatten(1).T
@@ -226,8 +237,8 @@ class Sharpness:
             gradient=share,
         )
         start = matrix.pulled if matrix.pulled is not None else torch.zeros(0)
-        if not warm and self.vector is not None and self.vector.shape == start.shape:
-            return matrix, _mix(self.vector, start), True
+        if not warm and self._start is not None and self._start.shape == start.shape:
+            return matrix, _mix(self._start, start), True
         return matrix, start, warm
 
     def _prepare_hessian(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Operator, Tensor, bool]:
@@ -237,8 +248,8 @@ class Sharpness:
         if self._precondition is not None:
             diagonal = self._precondition(model)
             operator, gradient = Preconditioned(hessian, diagonal), gradient * diagonal.rsqrt()
-        warm = self.vector is not None and self.vector.shape == gradient.shape
-        return operator, _mix(self.vector if warm else None, gradient), warm
+        warm = self._start is not None and self._start.shape == gradient.shape
+        return operator, _mix(self._start if warm else None, gradient), warm
 
     def _rayleigh(
         self, model: nn.Module, operator: Operator | None, found: Found, held_out: tuple[Tensor, Tensor]

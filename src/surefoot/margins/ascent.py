@@ -27,7 +27,8 @@ class Ascent:
         gradient_norm: ‖∇L(θ)‖ of the batch.
         rho: ρ.
         kappa_min: Smallest Hessian eigenvalue over the path, or a lower bound on it; None if not measured.
-        smooth: Whether the network has two derivatives; Taylor's theorem fails at the kinks of a ReLU.
+        rough: What of the network is not known to have two derivatives, such as ``ReLU``; empty where all of it has.
+            Taylor's theorem fails at a kink.
     """
 
     before: Tensor
@@ -35,7 +36,7 @@ class Ascent:
     gradient_norm: float
     rho: float
     kappa_min: float | None = None
-    smooth: bool = True
+    rough: str = ""
 
     def __post_init__(self) -> None:
         """Refuse shapes and numbers that cannot be."""
@@ -156,8 +157,8 @@ def _why_not(ascent: Ascent) -> str:
     """The assumptions of lemmas 1 and 2."""
     if ascent.gradient_norm == 0:
         return "needs a gradient, but it is zero"
-    if not ascent.smooth:
-        return "needs two derivatives, but the network has kinks (ReLU and the like)"
+    if ascent.rough:
+        return f"needs two derivatives, but {ascent.rough} has kinks or is not known to have none"
     if ascent.kappa_min is None:
         return "κ_min along the path was not measured"
     if ascent.kappa_min < -ascent.gradient_norm / ascent.rho:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 
 import torch
 from torch import Tensor, nn
@@ -11,20 +11,13 @@ from surefoot.errors import InputError
 from surefoot.margins.margin import true_margin
 from surefoot.margins.robust import Norm, check_ball
 from surefoot.modes import in_eval_mode
+from surefoot.structure import sequence
 
 # Activations whose slope is at most one; GELU and SiLU go above it (1.129 and 1.100).
 SLOPES: dict[type[nn.Module], float] = {
     nn.Tanh: 1.0, nn.ReLU: 1.0, nn.Sigmoid: 0.25, nn.Softplus: 1.0, nn.LeakyReLU: 1.0, nn.ELU: 1.0,
     nn.GELU: 1.13, nn.SiLU: 1.1, nn.Identity: 1.0, nn.Dropout: 1.0, nn.Flatten: 1.0,
 }  # fmt: skip
-
-
-def _parts(model: nn.Module) -> Iterator[nn.Module]:
-    if isinstance(model, nn.Sequential):
-        for child in model:
-            yield from _parts(child)
-    else:
-        yield model
 
 
 def spectral_bound(matrix: Tensor) -> float:
@@ -65,15 +58,14 @@ def margin_lipschitz(model: nn.Module, labels: Tensor, *, norm: Norm = "l2", n_i
         >>> margin_lipschitz(model, torch.tensor([0]))
         tensor([2.], dtype=torch.float64)
     """
-    parts = list(_parts(model))
-    linears = [part for part in parts if isinstance(part, nn.Linear)]
-    strange = [type(p).__name__ for p in parts if type(p) not in SLOPES and type(p) is not nn.Linear]
-    steep = any(isinstance(p, nn.LeakyReLU) and abs(p.negative_slope) > 1 for p in parts)
-    steep = steep or any(isinstance(p, nn.ELU) and p.alpha > 1 for p in parts)
-    if strange or steep or not linears or type(parts[-1]) is not nn.Linear:
+    parts = sequence(model) or []
+    linears = [part for part in parts if type(part) is nn.Linear]
+    strange = [type(part).__name__ for part in parts if not _is_bounded(part)]
+    if strange or not linears or type(parts[-1]) is not nn.Linear or not _is_flat_first(parts):
         raise InputError(
-            f"Expected a sequence of linear layers and activations, but got {strange or type(model).__name__}. There "
-            "is no certificate for this network; use attacked_margin for an upper bound."
+            f"Expected a plain sequence of flattening, linear layers and activations, without hooks, but got "
+            f"{', '.join(strange) or type(model).__name__}. There is no certificate for this network; use "
+            "attacked_margin for an upper bound."
         )
     scale = 1.0
     for part in parts[:-1]:
@@ -83,6 +75,24 @@ def margin_lipschitz(model: nn.Module, labels: Tensor, *, norm: Norm = "l2", n_i
     rows = linears[-1].weight.detach().double()
     between: Tensor = torch.linalg.vector_norm(rows[:, None, :] - rows[None, :, :], dim=-1).amax(1)
     return scale * between[labels]
+
+
+def _is_bounded(part: nn.Module) -> bool:
+    """Say whether a part is linear, or an activation whose slope is at most what the table says."""
+    if isinstance(part, nn.LeakyReLU):
+        return type(part) in SLOPES and abs(part.negative_slope) <= 1
+    if isinstance(part, nn.ELU):
+        return type(part) in SLOPES and abs(part.alpha) <= 1
+    if isinstance(part, nn.Softplus):  # torch cuts it off at the threshold, with a jump: 2e-9 by default
+        return type(part) in SLOPES and math.exp(-part.threshold) <= 1e-15 * part.beta
+    return type(part) in SLOPES or type(part) is nn.Linear
+
+
+def _is_flat_first(parts: list[nn.Module]) -> bool:
+    """Say whether all is flattened before the first linear layer, so that this one sees the whole input."""
+    first = next(i for i, part in enumerate(parts) if type(part) is nn.Linear)
+    flattened = [(i, part) for i, part in enumerate(parts) if isinstance(part, nn.Flatten)]
+    return all(i < first and (part.start_dim, part.end_dim) == (1, -1) for i, part in flattened)
 
 
 def certified_margin(model: nn.Module, inputs: Tensor, labels: Tensor, *, epsilon: float, norm: Norm = "l2") -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from surefoot.errors import InputError, OptionError
 from surefoot.margins.margin import true_margin
 from surefoot.modes import in_eval_mode
+from surefoot.structure import sequence
 
 Norm = Literal["l2", "linf"]
 
@@ -162,6 +163,9 @@ def linear_margin(model: nn.Module, inputs: Tensor, labels: Tensor, *, epsilon: 
 
 
 def is_linear(model: nn.Module) -> bool:
-    """Say whether a model is one linear layer, perhaps after flattening."""
-    modules = [m for m in model.modules() if not isinstance(m, (nn.Sequential, nn.Flatten, nn.Identity))]
-    return len(modules) == 1 and type(modules[0]) is nn.Linear
+    """Say whether a model is one linear layer, perhaps after flattening, and nothing else comes in between."""
+    parts = sequence(model)
+    if parts is None:
+        return False
+    rest = [part for part in parts if type(part) not in (nn.Flatten, nn.Identity)]
+    return len(rest) == 1 and type(rest[0]) is nn.Linear

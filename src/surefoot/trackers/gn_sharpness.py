@@ -38,6 +38,6 @@ class GNSharpness(Scheduled):
 
 
 @TRACKERS.register("gn_sharpness", preset="standard")
-def gn_sharpness(horizon: Horizon, *, every: int = 10, examples: int = 256, tol: float = 1e-2) -> Tracker:
+def gn_sharpness(horizon: Horizon, *, every: int = 10, examples: int = 256, tol: float = 1e-3) -> Tracker:
     """Largest Gauss–Newton eigenvalue on a probe with its held-out bracket, and the 2/η line."""
     return GNSharpness(schedule(horizon, every), examples, tol)

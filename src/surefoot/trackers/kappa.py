@@ -40,6 +40,6 @@ class Kappa(Scheduled):
 
 
 @TRACKERS.register("kappa", preset="full")
-def kappa(horizon: Horizon, *, every: int = 50, examples: int = 256, tol: float = 1e-2) -> Tracker:
+def kappa(horizon: Horizon, *, every: int = 50, examples: int = 256, tol: float = 1e-3) -> Tracker:
     """Largest and smallest Hessian eigenvalue on a probe, with their held-out brackets."""
     return Kappa(schedule(horizon, every), examples, tol)

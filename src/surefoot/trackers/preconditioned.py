@@ -41,6 +41,6 @@ class PreconditionedSharpness(Scheduled):
 
 
 @TRACKERS.register("preconditioned_sharpness", preset="full")
-def preconditioned_sharpness(horizon: Horizon, *, every: int = 50, examples: int = 256, tol: float = 1e-2) -> Tracker:
+def preconditioned_sharpness(horizon: Horizon, *, every: int = 50, examples: int = 256, tol: float = 1e-3) -> Tracker:
     """Largest eigenvalue of the Hessian as Adam preconditions it, with Adam's stability limit."""
     return PreconditionedSharpness(schedule(horizon, every), examples, tol)

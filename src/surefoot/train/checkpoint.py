@@ -134,7 +134,14 @@ def load_checkpoints(folder: Path) -> Iterator[tuple[dict[str, Tensor], Tree]]:
 
 
 def _read(checkpoint: Path) -> tuple[dict[str, Tensor], Tree]:
-    tensors = load_file(checkpoint / "state.safetensors")
-    state = unpack(json.loads((checkpoint / "state.json").read_text()), tensors)
-    state["members"] = [load_file(path) for path in sorted(checkpoint.glob("member-*.safetensors"))]
-    return load_file(checkpoint / "model.safetensors"), state
+    state = unpack(json.loads((checkpoint / "state.json").read_text()), _load(checkpoint / "state.safetensors"))
+    state["members"] = [_load(path) for path in sorted(checkpoint.glob("member-*.safetensors"))]
+    return _load(checkpoint / "model.safetensors"), state
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    """Read tensors into memory of their own, aligned as torch aligns it.
+
+    A file's tensors lie anywhere in it, and the last bits of a product with a vector depend on where a matrix begins.
+    """
+    return {name: tensor.clone() for name, tensor in load_file(path).items()}

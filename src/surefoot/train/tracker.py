@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import nn
 
 from surefoot.errors import OptionError
@@ -83,12 +84,17 @@ class Remembering(Protocol):
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Give a tracker a free hand: gradients, modes and random numbers are afterwards as they were.
+    """Give a tracker a free hand: weights, buffers, gradients, modes and random numbers are afterwards as they were.
+
+    Which tensors are registered where comes back; of values, those of buffers do, for a forward pass may move them.
 
     Args:
         model: The model in training.
     """
     state = random_state()
+    kept = [table for module in model.modules() for table in (module._parameters, module._buffers)]
+    registered: list[tuple[dict[str, Any], dict[str, Any]]] = [(table, dict(table)) for table in kept]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     grads = [(parameter, parameter.grad) for parameter in model.parameters()]
     for parameter, _ in grads:
         parameter.grad = None
@@ -96,6 +102,13 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
         with keeping_modes(model):
             yield
     finally:
+        for now, before in registered:
+            now.clear()
+            now.update(before)
+        with torch.no_grad():
+            for buffer, value in buffers:
+                if not torch.equal(buffer, value):
+                    buffer.copy_(value)
         for parameter, grad in grads:
             parameter.grad = grad
         set_random_state(state)

@@ -1,0 +1,35 @@
+"""What trackers record lies within its error bar: against a float64 Lanczos, along trainings."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from surefoot.data.digits import digits
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    """The benchmark that prints the document's figures; it is no package."""
+    path = Path(__file__).parents[2] / "benchmarks" / "error_bars.py"
+    spec = importlib.util.spec_from_file_location("error_bars", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["error_bars"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("network", ["relu", "tanh", "cnn"])
+def test_values_lie_within_their_bars_along_trainings(network: str, benchmark: ModuleType) -> None:
+    """Also when another eigenvector takes over between two looks; at both ends of the spectrum."""
+    found = benchmark.looks(network, 0, 0.05, digits(), None, 100)
+    assert len(found) == 33
+    assert [look for look in found if look.off > 0.02] == []
+    outside = [look for look in found if look.outside]
+    assert len(outside) <= 1, outside  # of 33: the bars are made for 95 %
+    assert max(look.bar for look in found) < 0.05
