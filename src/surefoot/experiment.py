@@ -90,7 +90,7 @@ def run(
     Args:
         spec: What to run.
         path: The run folder.
-        fresh: Begin anew, whatever the folder holds.
+        fresh: Begin anew, whichever run the folder holds; what is not of a run stays.
         threads: How many threads torch uses; results depend on it in the last bits.
         checkpoint_every: Seconds between checkpoints.
         keep_every: Epochs between checkpoints that stay for :func:`measure`; 0 keeps the newest only.
@@ -101,10 +101,11 @@ def run(
         The finished run.
 
     Raises:
-        InputError: If the folder holds another run, or the parts do not fit together.
+        InputError: If the folder holds another run or somebody's own files, or the parts do not fit together.
     """
     torch.set_num_threads(threads)
     folder, name = RunFolder(path), run_id(spec)
+    folder.check_ours()
     with folder.locked():
         if folder.run_id not in (None, name) and not fresh:
             raise InputError(

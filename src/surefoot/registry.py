@@ -292,7 +292,7 @@ def _facts_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _type_of(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
     """Read an option's annotation; where there is none, or one that means nothing here, go by its default."""
-    takes = function.__init__ if inspect.isclass(function) else function  # type: ignore[misc]  # of the class as it is
+    takes = function.__init__ if inspect.isclass(function) else function
     if parameter.annotation is not parameter.empty:
         holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
         try:

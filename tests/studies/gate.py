@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -71,10 +72,12 @@ def wait_at(folder: Path) -> None:
         raise TimeoutError("Nobody has ended this process.")
 
 
-def who_is_there(folder: Path, n: int) -> list[int]:
-    """Wait until n runs have stopped, and give their processes."""
+def who_is_there(folder: Path, n: int, is_over: Callable[[], bool] = lambda: False) -> list[int]:
+    """Wait until n runs have stopped, and give their processes; none where it is all over before."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
+        if is_over():
+            return []
         here = sorted(folder.glob("here-*"))
         if len(here) == n:
             return [int(path.read_text()) for path in here]

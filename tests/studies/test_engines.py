@@ -24,7 +24,9 @@ from tests.runs import content
 from tests.studies.gate import put_tickets, who_is_there
 
 
-def jobs_on(small_npz: Path, out: Path, n: int = 3, *, gate: Path | None = None, store: Path | None = None) -> list[Job]:
+def jobs_on(
+    small_npz: Path, out: Path, n: int = 3, *, gate: Path | None = None, store: Path | None = None
+) -> list[Job]:
     method = "sgd" if gate is None else f"tests.studies.gate:waiting:folder={gate} + sgd"
     spec = make_spec(method, data=f"npz:{small_npz}", model="mlp:width=8", epochs=3, batch_size=16)
     return [
@@ -62,16 +64,20 @@ def killing_one(gate: Path, folders: Sequence[Path]) -> Iterator[list[Path]]:
     """SIGKILL the one run that stops at the gate, in a thread, and say which it was where its folder shows it."""
     put_tickets(gate, 1)
     hit: list[Path] = []
+    over = threading.Event()
 
     def kill() -> None:
-        (writer,) = who_is_there(gate, 1)
-        hit.extend(folder for folder in folders if writer_of(folder) == writer)
-        os.kill(writer, signal.SIGKILL)
+        for writer in who_is_there(gate, 1, over.is_set):
+            hit.extend(folder for folder in folders if writer_of(folder) == writer)
+            os.kill(writer, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
-    yield hit
-    killer.join()
+    try:
+        yield hit
+    finally:
+        over.set()
+        killer.join()
 
 
 def check_all_done_once(jobs: list[Job], heard: list[News], tmp_path: Path) -> None:

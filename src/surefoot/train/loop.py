@@ -22,7 +22,7 @@ from surefoot.ensembles import Course, Ensemble, innermost
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.optim import Parts, Wrapper
-from surefoot.records import RunFolder
+from surefoot.records import RunFolder, checkpoints
 from surefoot.schema import LossTerms, Moment, SplitName, Splits
 from surefoot.seeding import generator, random_state, set_random_state
 from surefoot.train.checkpoint import load_checkpoint, save_checkpoint
@@ -251,7 +251,7 @@ class _Session:
         self.pending.clear()
         step = self.step if step is None else step
         when = f"step {step}, epoch {(step - 1) // self.length.steps_per_epoch + 1}"
-        kept = sorted(self.folder.checkpoints.glob("step-*"))
+        kept = list(checkpoints(self.folder.checkpoints))
         left = f"The last good checkpoint is {kept[-1]}." if kept else "There is no earlier checkpoint."
         return DivergedError(f"Training stopped at {when}{'' if lr is None else f', lr {lr:.3g}'}: {reason} {left}")
 
