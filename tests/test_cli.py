@@ -299,3 +299,24 @@ def test_track_measure_and_report(small_npz: Path, tmp_path: Path) -> None:
     assert "Unknown tracker 'sharp'" in done.stderr
     done = surefoot(*words, "--track-budget", "-1", "--out", str(tmp_path / "none"))
     assert "Expected the budget to be a share" in done.stderr
+
+
+def test_a_page_never_replaces_somebodys_own_file(small_npz: Path, tmp_path: Path, run_command: RunCommand) -> None:
+    """It is refused before anything is trained."""
+    (tmp_path / "report.html").write_text("<html>mine</html>")
+    words = [
+        "--data",
+        f"npz:{small_npz}",
+        "--model",
+        "mlp:width=8",
+        "--epochs",
+        "1",
+        "--methods",
+        "sgd",
+        "--seeds",
+        "1",
+    ]
+    done = run_command("compare", *words, "--out", ".")
+    assert done.returncode == 2
+    assert "report.html to be free or a page that surefoot wrote, but it is another file" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

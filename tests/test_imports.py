@@ -13,7 +13,10 @@ import surefoot
 
 SOURCE = Path(surefoot.__file__).parent
 LAYERS = {
-    0: {"schema", "errors", "registry", "seeding", "modes", "structure", "scaling", "method", "__init__"},
+    0: {
+        *("schema", "errors", "registry", "seeding", "modes", "structure", "scaling", "batches"),
+        *("imported", "method", "__init__"),
+    },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
     2: {"ensembles", "train", "records"},
     3: {"trackers", "evaluate", "experiment", "certificate", "audit", "shift"},

@@ -35,6 +35,9 @@ from surefoot.train.panel import Panel
 from surefoot.train.schedule import make_schedule
 from surefoot.train.tracker import Horizon
 
+# Part of every run's id. It rises whenever the same spec comes to train to other weights, so that a folder from before
+# is not taken for the run of today: 2 since the batches of an epoch are of one size.
+EDITION = 2
 TRACKED = ("quality",)  # in every run, whatever else is asked for
 
 
@@ -49,8 +52,8 @@ def splits_of(spec: RunSpec) -> Splits:
 
 
 def run_id(spec: RunSpec) -> str:
-    """Name a run by its spec, its data and the package's version."""
-    return spec.run_id(splits_of(spec).fingerprint, surefoot.__version__)
+    """Name a run by its spec, its data, the package's version and the edition of the training."""
+    return spec.run_id(splits_of(spec).fingerprint, f"{surefoot.__version__}/{EDITION}")
 
 
 def folder_name(spec: RunSpec) -> str:
@@ -87,7 +90,7 @@ def run(
     Args:
         spec: What to run.
         path: The run folder.
-        fresh: Begin anew, whatever the folder holds.
+        fresh: Begin anew, whichever run the folder holds; what is not of a run stays.
         threads: How many threads torch uses; results depend on it in the last bits.
         checkpoint_every: Seconds between checkpoints.
         keep_every: Epochs between checkpoints that stay for :func:`measure`; 0 keeps the newest only.
@@ -98,10 +101,11 @@ def run(
         The finished run.
 
     Raises:
-        InputError: If the folder holds another run, or the parts do not fit together.
+        InputError: If the folder holds another run or somebody's own files, or the parts do not fit together.
     """
     torch.set_num_threads(threads)
     folder, name = RunFolder(path), run_id(spec)
+    folder.check_ours()
     with folder.locked():
         if folder.run_id not in (None, name) and not fresh:
             raise InputError(
@@ -247,13 +251,13 @@ def _seed(spec: RunSpec, member: int) -> int:
 def _length(spec: RunSpec, splits: Splits, ensemble: Ensemble) -> Horizon:
     """Count the steps of all trainings."""
     one = horizon(len(splits.train), spec.epochs, spec.batch_size)
-    return Horizon(ensemble.trainings * one.n_steps, one.steps_per_epoch, one.batch_size)
+    return dataclasses.replace(one, n_steps=ensemble.trainings * one.n_steps)
 
 
 def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, member: int = 0) -> Trainee:
     ensemble = ensemble or build_ensemble(spec.method.ensemble)
     seed, one = _seed(spec, member), horizon(len(splits.train), spec.epochs, spec.batch_size)
-    course = Course(len(splits.train), spec.epochs, one.steps_per_epoch, spec.batch_size)
+    course = Course(len(splits.train), spec.epochs, one.steps_per_epoch, one.batch_size)
     augment = build_augment(spec.augment, splits)
     seed_everything(seed, "init")
     inner = LOSSES.build(spec.method.loss)

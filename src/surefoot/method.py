@@ -2,15 +2,21 @@
 
 A method is a sum of parts, at most one of each kind. What is not said is cross-entropy, one network and SGD. An
 option that the optimizer does not know goes to the base optimizer that it wraps, so ``sam:lr=0.05,base=adamw`` works.
+
+A part of one's own is named by import path, with its options behind a second colon:
+``mypkg.parts:my_loss:alpha=0.2 + mypkg.parts:my_optimizer``. Its kind shows in what it takes and makes: an optimizer
+takes parameters (or ``base`` and the model, if it wraps another one), a loss and an ensemble take options only.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 
-from surefoot.errors import InputError, OptionError
-from surefoot.registry import AUGMENTATIONS, ENSEMBLES, LOSSES, OPTIMIZERS, Part, unknown_name
+from surefoot.errors import InputError, OptionError, UnknownNameError
+from surefoot.imported import IMPORT_PATH, import_function
+from surefoot.registry import AUGMENTATIONS, ENSEMBLES, LOSSES, OPTIMIZERS, Part, Registry, unknown_name
 from surefoot.schema import MethodSpec, OptionValue, PartSpec
 
 _PLUS = re.compile(r"\s*\+\s*(?=[A-Za-z_])")  # not the plus of 1e+3
@@ -68,10 +74,7 @@ def parse_method(text: str, defaults: Mapping[str, OptionValue] | None = None) -
     """
     found: dict[str, tuple[Part, dict[str, OptionValue]]] = {}
     for piece in _PLUS.split(text.strip()):
-        name = piece.partition(":")[0].strip()
-        kind = next((kind for kind in KINDS_OF_PARTS if name in kind), None)
-        if kind is None:
-            raise unknown_name("method", name, [part.name for kind in KINDS_OF_PARTS for part in kind])
+        kind = _kind_of(piece)
         if kind.kind in found:
             raise InputError(f"Expected at most one {kind.kind} in a method, but got {text!r}. Remove one of them.")
         found[kind.kind] = kind.read(piece)
@@ -82,6 +85,45 @@ def parse_method(text: str, defaults: Mapping[str, OptionValue] | None = None) -
     optimizer, base = _with_base(part, given, defaults or {})
     members = ensemble.spec(ensemble_given) if ensemble else None
     return MethodSpec(text.strip(), loss.spec(loss_given), optimizer, base, members)
+
+
+def _kind_of(piece: str) -> Registry:
+    """Say of which kind a part of a method is."""
+    name = piece.partition(":")[0].strip()
+    known = next((kind for kind in KINDS_OF_PARTS if name in kind), None)
+    return known or _kind_of_own(piece, name)
+
+
+def _kind_of_own(piece: str, name: str) -> Registry:
+    """Say of which kind a user's own part is, by what it takes and makes.
+
+    Losses and ensembles both take nothing but options, so one is made to look at it.
+    """
+    every = [part.name for kind in KINDS_OF_PARTS for part in kind]
+    match = IMPORT_PATH.fullmatch(piece.strip())
+    if match is None:
+        hint = f" Write your own part as {name}:function." if "." in name else ""
+        raise UnknownNameError(f"{unknown_name('method', name, every)}{hint}")
+    import_function("method", match[1], every)  # raises where there is none
+    part, given = LOSSES.read(piece)  # as all kinds read it
+    positional = [
+        parameter
+        for parameter in inspect.signature(part.build).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    if positional and positional[0].name != "logits":
+        return OPTIMIZERS
+    made = None if positional else part.build(**part.spec(given).options)
+    if all(hasattr(made, hook) for hook in ("around", "objective", "looks")):
+        return ENSEMBLES
+    if all(hasattr(made, hook) for hook in ("attach", "prepare", "evaluate")):
+        return LOSSES
+    gives = f"takes {positional[0].name}" if positional else f"gives a {type(made).__name__}"
+    raise InputError(
+        f"Expected {part.name} to give a Loss or an Ensemble, or to take parameters and give an optimizer, "
+        f"but it {gives}. Write a function of options, def {part.name.partition(':')[2]}(*, …), that returns one."
+    )
 
 
 def _with_base(

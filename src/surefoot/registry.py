@@ -4,13 +4,12 @@ A part is a function in a file of its kind's folder. Its keyword-only parameters
 annotations and defaults are all that the command line, ``surefoot list`` and the run record know about them.
 The folder is imported when a registry is first asked, so a new file needs no edit anywhere else.
 
-Users' own parts are named by import path, ``mypkg.nets:make_net``.
+Users' own parts are named by import path, ``mypkg.nets:make_net``, with options behind a second colon:
+``mypkg.nets:make_net:width=8``. A registered name wins: ``npz:photos`` is never a function of a module ``npz``.
 """
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 import inspect
 import pkgutil
 import re
@@ -22,10 +21,10 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from surefoot.errors import OptionError, UnknownNameError
+from surefoot.imported import IMPORT_PATH, did_you_mean, import_function, is_import_path
 from surefoot.schema import OptionValue, PartSpec, show_option
 
 F = TypeVar("F", bound=Callable[..., Any])
-_IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?::(.*))?")
 _OPTION = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _REQUIRED = inspect.Parameter.empty
 
@@ -131,9 +130,10 @@ class Part:
         for key in given:
             if key not in self.options:
                 takes = ", ".join(self.options) or "no options"
-                raise OptionError(
-                    f"Unknown option {key!r} for {self.name!r}, which takes {takes}.{_did_you_mean(key, self.options)}"
-                )
+                hint = did_you_mean(key, self.options)
+                if is_import_path(self.name):
+                    hint += f" Options are keyword-only parameters: def {self.name.partition(':')[2]}(*, {key}=…)."
+                raise OptionError(f"Unknown option {key!r} for {self.name!r}, which takes {takes}.{hint}")
         filled = {}
         for key, option in self.options.items():
             value = given.get(key, option.default)
@@ -211,8 +211,9 @@ class Registry:
         """
         if name in self:
             return self._parts[name]
-        if _IMPORT_PATH.fullmatch(name):
-            return _import_part(self.kind, name)
+        if is_import_path(name):
+            function, source = import_function(self.kind, name, self._parts)
+            return _make_part(name, function, _facts_of(function), source)
         raise unknown_name(self.kind, name, self._parts)
 
     def read(self, text: str) -> tuple[Part, dict[str, OptionValue]]:
@@ -230,8 +231,10 @@ class Registry:
             OptionError: If there are two values without a name.
         """
         name, _, rest = text.strip().partition(":")
-        if name not in self and (match := _IMPORT_PATH.fullmatch(text.strip())):
+        if name not in self and (match := IMPORT_PATH.fullmatch(text.strip())):
             name, rest = match[1], match[2] or ""
+        elif name not in self and "." in name and not rest:
+            raise UnknownNameError(f"Unknown {self.kind} {name!r}. Write your own part as {name}:function.")
         part = self[name]
         given: dict[str, OptionValue] = {}
         for piece in filter(None, (piece.strip() for piece in rest.split(","))):
@@ -272,9 +275,8 @@ class Registry:
 
 
 def _make_part(name: str, function: Callable[..., Any], facts: Mapping[str, Any], source: str | None = None) -> Part:
-    hints = typing.get_type_hints(function) if hasattr(function, "__annotations__") else {}
     options = {
-        parameter.name: Option(parameter.name, hints.get(parameter.name, str), parameter.default)
+        parameter.name: Option(parameter.name, _type_of(parameter, function), parameter.default)
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
@@ -282,33 +284,28 @@ def _make_part(name: str, function: Callable[..., Any], facts: Mapping[str, Any]
     return Part(name, function, summary, options, facts, source)
 
 
-def _import_part(kind: str, path: str) -> Part:
-    module_name, _, attribute = path.partition(":")
-    try:
-        module = import_module(module_name)
-    except ImportError as error:
-        raise UnknownNameError(
-            f"Unknown {kind} {path!r}: cannot import {module_name!r} ({error}). "
-            "Run in the folder that holds it, or install it."
-        ) from error
-    function = getattr(module, attribute, None)
-    if not callable(function):
-        raise UnknownNameError(f"Unknown {kind} {path!r}: {module_name} has no function {attribute!r}.")
-    try:
-        source = hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:12]
-    except (OSError, TypeError):
-        source = None
-    return _make_part(path, function, {}, source)
+def _facts_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """See what a user's own part would have declared: an optimizer around another one calls that one ``base``."""
+    takes = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+    return {"wraps": True} if takes and takes[0].name == "base" else {}
+
+
+def _type_of(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
+    """Read an option's annotation; where there is none, or one that means nothing here, go by its default."""
+    takes = function.__init__ if inspect.isclass(function) else function
+    if parameter.annotation is not parameter.empty:
+        holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+        try:
+            return typing.get_type_hints(holder, getattr(takes, "__globals__", {}))[parameter.name]
+        except NameError:  # imported for type checkers only
+            pass
+    known = {bool: bool, int: int | float, float: float}
+    return known.get(type(parameter.default), str)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """Make the error for a name that nothing is registered under."""
-    return UnknownNameError(f"Unknown {kind} {name!r}.{_did_you_mean(name, known)} Run `surefoot list` to see all.")
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return UnknownNameError(f"Unknown {kind} {name!r}.{did_you_mean(name, known)} Run `surefoot list` to see all.")
 
 
 OPTIMIZERS = Registry("optimizer", "optim", facts=("passes", "reference"))

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -180,8 +181,10 @@ class MethodSpec:
 
     @property
     def name(self) -> str:
-        """The method without its options: ``csam``, or ``focal + csam``."""
-        return " + ".join(piece.strip().partition(":")[0] for piece in self.label.split("+"))
+        """The method without its options: ``csam``, or ``focal + csam``, or ``mypkg.parts:my_loss + csam``."""
+        parts = [part.name for part in (self.loss, self.optimizer, self.ensemble) if part]
+        pieces = re.split(r"\s*\+\s*(?=[A-Za-z_])", self.label.strip())  # not the plus of 1e+3
+        return " + ".join(_name_in(piece, parts) for piece in pieces)
 
     @property
     def options(self) -> dict[str, OptionValue]:
@@ -189,6 +192,12 @@ class MethodSpec:
         base = self.base.options if self.base else {}
         ensemble = self.ensemble.options if self.ensemble else {}
         return {**ensemble, **self.loss.options, **base, **self.optimizer.options}
+
+
+def _name_in(piece: str, parts: list[str]) -> str:
+    """Find the part that a piece of a method names; one named by import path has a colon in its name."""
+    named = [name for name in parts if piece == name or piece.startswith(f"{name}:")]
+    return max(named, key=len, default=piece.partition(":")[0])
 
 
 @dataclass(frozen=True)

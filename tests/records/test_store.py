@@ -83,9 +83,14 @@ def test_only_one_process_writes(tmp_path: Path) -> None:
 def test_clear_removes_the_run_and_nothing_else(tmp_path: Path) -> None:
     folder = started(tmp_path)
     folder.append_steps([{"step": 1}])
+    for name in ("predictions", "checkpoint"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    (tmp_path / "predictions" / "mine.npz").write_text("mine")
+    (tmp_path / ".steps.jsonl.17.tmp").write_text("of a process that was killed")
     (tmp_path / "notes.txt").write_text("mine")
     folder.clear()
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["notes.txt", "predictions/mine.npz"]
 
 
 def test_find_runs_says_what_is_missing(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,10 +21,14 @@ from surefoot.schema import Tracking
 from surefoot.studies.compare import make_spec, plan
 from surefoot.studies.engine import Job, News, run_all
 from tests.runs import content
+from tests.studies.gate import put_tickets, who_is_there
 
 
-def jobs_on(small_npz: Path, out: Path, n: int = 3, *, epochs: int = 2, store: Path | None = None) -> list[Job]:
-    spec = make_spec("sgd", data=f"npz:{small_npz}", model="mlp:width=8", epochs=epochs, batch_size=16)
+def jobs_on(
+    small_npz: Path, out: Path, n: int = 3, *, gate: Path | None = None, store: Path | None = None
+) -> list[Job]:
+    method = "sgd" if gate is None else f"tests.studies.gate:waiting:folder={gate} + sgd"
+    spec = make_spec(method, data=f"npz:{small_npz}", model="mlp:width=8", epochs=3, batch_size=16)
     return [
         Job(job.spec, job.path, checkpoint_every=0.0, store=f"file://{store}/{job.path.name}" if store else None)
         for job in plan([spec], range(n), out)
@@ -55,16 +59,25 @@ def writer_of(folder: Path) -> int | None:
     return None
 
 
-def kill_in_the_middle(folder: Path, killed: list[int]) -> None:
-    """SIGKILL whoever makes a run once it has a checkpoint and is not done."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        writer = writer_of(folder)
-        if writer and list((folder / "checkpoint").glob("step-*")) and not (folder / "done.json").exists():
+@contextmanager
+def killing_one(gate: Path, folders: Sequence[Path]) -> Iterator[list[Path]]:
+    """SIGKILL the one run that stops at the gate, in a thread, and say which it was where its folder shows it."""
+    put_tickets(gate, 1)
+    hit: list[Path] = []
+    over = threading.Event()
+
+    def kill() -> None:
+        for writer in who_is_there(gate, 1, over.is_set):
+            hit.extend(folder for folder in folders if writer_of(folder) == writer)
             os.kill(writer, signal.SIGKILL)
-            killed.append(writer)
-            return
-        time.sleep(0.002)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield hit
+    finally:
+        over.set()
+        killer.join()
 
 
 def check_all_done_once(jobs: list[Job], heard: list[News], tmp_path: Path) -> None:
@@ -76,17 +89,13 @@ def check_all_done_once(jobs: list[Job], heard: list[News], tmp_path: Path) -> N
 
 
 def test_a_killed_worker_takes_no_other_run_with_it(small_npz: Path, tmp_path: Path) -> None:
-    jobs = jobs_on(small_npz, tmp_path / "runs", epochs=40)
+    jobs = jobs_on(small_npz, tmp_path / "runs", gate=tmp_path / "gate")
     heard: list[News] = []
-    killed: list[int] = []
-    killer = threading.Thread(target=kill_in_the_middle, args=(jobs[0].path, killed))
-    killer.start()
-    failed = run_all(jobs, workers=2, listen=heard.append)
-    killer.join()
+    with killing_one(tmp_path / "gate", [job.path for job in jobs]) as hit:
+        failed = run_all(jobs, workers=2, listen=heard.append)
     assert failed == {}
-    assert len(killed) == 1
     again = [news for news in heard if news.again]
-    assert [news.job for news in again] == [jobs[0]]
+    assert [news.job.path for news in again] == hit
     assert "it was killed" in str(again[0].error)
     check_all_done_once(jobs, heard, tmp_path)
 
@@ -133,68 +142,35 @@ cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[tuple[str, int]]:
-    """A Ray cluster on this machine, in processes of its own: its address, and the process that started it."""
+def cluster() -> Iterator[str]:
+    """A Ray cluster on this machine, in processes of its own: its address."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'surefoot[ray]'")
     env = {**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), env.get("PYTHONPATH")]))
     process = subprocess.Popen(
         [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
     )
     assert process.stdout is not None
     address = process.stdout.readline().strip()
     assert address, "the cluster did not start"
-    yield address, process.pid
+    yield address
     process.communicate("", timeout=60)
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 @pytest.mark.parametrize("way", ["shared path", "store"])
 def test_a_killed_ray_worker_loses_nothing(
-    way: str, cluster: tuple[str, int], small_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, cluster: str, small_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGKILL in the middle of a run, on a path that all share and through a store."""
-    address, pid = cluster
-    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setenv("RAY_ADDRESS", cluster)
     store = tmp_path / "store" if way == "store" else None
-    jobs = jobs_on(small_npz, tmp_path / "runs", epochs=150, store=store)
+    jobs = jobs_on(small_npz, tmp_path / "runs", gate=tmp_path / "gate", store=store)
     heard: list[News] = []
-    killed: list[int] = []
-    target: Callable[..., None] = kill_in_the_middle if store is None else kill_a_task
-    killer = threading.Thread(target=target, args=(jobs[0].path if store is None else pid, killed))
-    killer.start()
-    failed = run_all(jobs, workers=2, listen=heard.append, engine="ray")
-    killer.join()
+    with killing_one(tmp_path / "gate", [job.path for job in jobs]) as hit:
+        failed = run_all(jobs, workers=2, listen=heard.append, engine="ray")
     assert failed == {}
-    assert len(killed) == 1
-    assert sum(news.again for news in heard) == 1
+    again = [news.job.path for news in heard if news.again]
+    assert len(again) == 1
+    assert hit == (again if store is None else [])  # a run with a store is made in a place of its own
     check_all_done_once(jobs, heard, tmp_path)
-
-
-def kill_a_task(cluster: int, killed: list[int]) -> None:
-    """SIGKILL a worker of the cluster that makes a run in a place of its own."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        for process in Path("/proc").glob("[0-9]*"):
-            if is_at_work(process, cluster):
-                os.kill(int(process.name), signal.SIGKILL)
-                killed.append(int(process.name))
-                return
-        time.sleep(0.01)
-
-
-def is_at_work(process: Path, cluster: int) -> bool:
-    """Say whether a process is one of the cluster's tasks and holds the lock of a run."""
-    try:
-        if b"ray::_work" not in (process / "cmdline").read_bytes() or cluster not in ancestors(int(process.name)):
-            return False
-        return any(os.readlink(file).endswith(".lock") for file in (process / "fd").iterdir())
-    except OSError:  # it ended while we looked
-        return False
-
-
-def ancestors(pid: int) -> list[int]:
-    found = []
-    while pid > 1:
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        found.append(pid)
-    return found

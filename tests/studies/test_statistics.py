@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,3 +114,22 @@ def test_a_claim_with_parts_is_as_good_as_its_worst() -> None:
     assert together([held, held]).outcome == "held"
     assert together([held, open_]).outcome == "not resolved"
     assert together([held, open_, fell]).outcome == "did not hold"
+
+
+def test_a_verdict_says_its_outcome_once() -> None:
+    held, open_ = Verdict("held", "a is 1"), Verdict("not resolved", "b is 2")
+    assert str(together([held, open_, open_])) == "not resolved. b is 2; b is 2. Held: a is 1."
+    assert str(together([open_, Verdict("not resolved", "the rest is 3")])).count("not resolved") == 1
+    many = together([Verdict("not resolved", "the rest is 3"), *[held] * 5])
+    assert str(many) == "not resolved. The rest is 3; of the other parts 5 held."
+    assert str(together([held, held])) == "held. a is 1; a is 1."
+    assert above(Estimate(-0.2, -0.3, -0.1, 5), -0.5, "it").reason == "it is −0.2 (−0.3 to −0.1, n = 5), above −0.5"
+
+
+def test_no_page_of_results_says_an_outcome_twice() -> None:
+    pages = sorted((Path(__file__).parents[2] / "results").glob("*/README.md"))
+    assert len(pages) == 24
+    for page in pages:
+        text = page.read_text()
+        said = re.findall(r"(?i)\b(did not hold|not resolved|held)[.:]", text.split("*Rule")[0].split("**", 1)[1])
+        assert len(said) == len(set(map(str.lower, said))), page

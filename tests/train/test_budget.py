@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from surefoot.errors import DivergedError, InputError
@@ -123,35 +121,37 @@ class Situation:
         return sum(cost * (self.n_steps // every + 1) for _, every, cost in self.plans) / self.n_steps
 
 
-@st.composite
-def situations(draw: st.DrawFn, dearest: float) -> Situation:
-    """Draw from all orders of magnitude; guesses are wrong by up to a factor of 3."""
-    n_steps = round(10 ** draw(st.floats(2, 3.7)))
-    epoch = draw(st.sampled_from([16, 32, 100, 200]))
-    seed = draw(st.integers(0, 999))
+def situation(number: int, dearest: float) -> Situation:
+    """Draw from all orders of magnitude; guesses are wrong by up to a factor of 3.
+
+    By a generator of our own: what Hypothesis draws depends on which other modules happen to be loaded.
+    """
+    draw = random.Random(number)
+    n_steps = round(10 ** draw.uniform(2, 3.7))
+    epoch = draw.choice([16, 32, 100, 200])
     plans, surprises = [], []
-    for i in range(draw(st.integers(1, 6))):
-        cold = draw(st.sampled_from([1.0, 1.5, 2.0]))
+    for i in range(draw.randint(1, 6)):
+        cold = draw.choice([1.0, 1.5, 2.0])
         most = min(500, dearest * n_steps / (1.33 * cold))
-        cost = 0.05 * (most / 0.05) ** draw(st.floats(0, 1))
-        plans.append((f"{seed}/{i}", draw(st.sampled_from([10, 100, epoch])), cost))
-        surprises.append((cost * 3 ** draw(st.floats(-1, 1)), cold))
+        cost = 0.05 * (most / 0.05) ** draw.random()
+        plans.append((f"{number}/{i}", draw.choice([10, 100, epoch]), cost))
+        surprises.append((cost * 3 ** draw.uniform(-1, 1), cold))
     return Situation(n_steps, plans, surprises)
 
 
-@given(situations(dearest=0.03))
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
-def test_the_share_is_spent_whatever_costs_what(small_splits: Splits, situation: Situation) -> None:
-    assume(situation.wanted >= 0.13)
-    share, _ = simulate(small_splits, situation.n_steps, 0.1, *situation.plans, surprises=situation.surprises)
-    assert 0.06 <= share <= 0.13  # 3 of 893 random situations came to less than 0.07, the least to 0.065
+def test_the_share_is_spent_whatever_costs_what(small_splits: Splits) -> None:
+    drawn = [situation(number, dearest=0.03) for number in range(4 * EXAMPLES)]
+    dear = [found for found in drawn if found.wanted >= 0.13][:EXAMPLES]
+    assert len(dear) == EXAMPLES
+    for found in dear:
+        share, _ = simulate(small_splits, found.n_steps, 0.1, *found.plans, surprises=found.surprises)
+        assert 0.06 <= share <= 0.13, found  # 3 of 893 random situations came to less than 0.07, the least to 0.065
 
 
-@given(situations(dearest=0.3))
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
-def test_no_more_is_overspent_than_one_measurement_takes(small_splits: Splits, situation: Situation) -> None:
-    share, _ = simulate(small_splits, situation.n_steps, 0.1, *situation.plans, surprises=situation.surprises)
-    assert share <= 0.1 + max(0.03, situation.dearest)
+def test_no_more_is_overspent_than_one_measurement_takes(small_splits: Splits) -> None:
+    for found in (situation(number, dearest=0.3) for number in range(EXAMPLES)):
+        share, _ = simulate(small_splits, found.n_steps, 0.1, *found.plans, surprises=found.surprises)
+        assert share <= 0.1 + max(0.03, found.dearest), found
 
 
 def test_all_schedules_are_stretched_alike(small_splits: Splits) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from surefoot.errors import RunError
 from surefoot.seeding import random_state, set_random_state
-from surefoot.train.checkpoint import load_checkpoint, pack, save_checkpoint, unpack
+from surefoot.train.checkpoint import load_checkpoint, load_checkpoints, pack, save_checkpoint, unpack
 
 
 def test_a_tree_survives_the_disk(tmp_path: Path) -> None:
@@ -50,15 +50,40 @@ def test_a_step_that_is_saved_again_takes_the_place_of_the_first(
     save_checkpoint(tmp_path, 5, {"w": torch.ones(1)}, {"try": 1})
     removed: list[Path] = []
 
-    def remove(path: Path, **_: object) -> None:
+    def remove(path: Path, heir: Path | None) -> None:
         removed.append(path)
         found = load_checkpoint(tmp_path)  # whole at any time at which files are being removed
         assert found is not None
         assert not path.exists() or found[1]["try"] == 2
 
-    monkeypatch.setattr("surefoot.train.checkpoint.shutil.rmtree", remove)
+    monkeypatch.setattr("surefoot.train.checkpoint.remove_checkpoint", remove)
     save_checkpoint(tmp_path, 5, {"w": torch.ones(1)}, {"try": 2})
-    assert [path.suffix for path in removed] == [".tmp", ".old"]
+    assert [path.suffix for path in removed] == [".old"]
+
+
+def test_what_somebody_put_beside_checkpoints_stays(tmp_path: Path) -> None:
+    for name in ("best", "step-final", "step-7", ".cache"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_text("mine")
+    (tmp_path / "notes.txt").write_text("mine")
+    for step in (1, 2, 3):
+        save_checkpoint(tmp_path, step, {"w": torch.ones(1)}, {"step": step})
+        (tmp_path / f"step-{step:08d}" / "mine.txt").write_text("mine")
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert [name for name in found if "0000000" not in name] == [
+        ".cache/model.safetensors",
+        "best/model.safetensors",
+        "notes.txt",
+        "step-7/model.safetensors",
+        "step-final/model.safetensors",
+    ]
+    assert [name for name in found if "0000000" in name and "mine" in name] == [
+        f"step-{step:08d}/mine.txt" for step in (1, 2, 3)
+    ]
+    newest = load_checkpoint(tmp_path)
+    assert newest is not None
+    assert newest[1]["step"] == 3
+    assert [state["step"] for _, state in load_checkpoints(tmp_path)] == [3]
 
 
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:

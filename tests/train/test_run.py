@@ -118,6 +118,42 @@ def test_a_folder_holds_one_run(small_npz: Path, tmp_path: Path) -> None:
     assert RunFolder(tmp_path).spec.method.name == "sgd"
 
 
+OWN = {
+    "checkpoint": ["checkpoint/best/weights.bin", "checkpoint/step-00000001/model.safetensors"],
+    "predictions": ["predictions/test.npz"],
+    "records": ["measures.jsonl", "spec.json"],
+}
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["", "fresh"])
+@pytest.mark.parametrize("names", OWN.values(), ids=OWN)
+def test_a_folder_with_somebodys_own_files_is_refused(
+    names: list[str], fresh: bool, small_npz: Path, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text('{"mine": true}')
+    before = content(tmp_path)
+    shown = ", ".join("/".join(name.split("/")[:2]) for name in sorted(names, key=lambda name: name != "spec.json"))
+    with pytest.raises(InputError, match=f"files that surefoot did not write: {shown}. Choose another --out"):
+        run(spec_on(small_npz, "sgd", epochs=1), tmp_path, fresh=fresh)
+    assert content(tmp_path) == before
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_beginning_anew_removes_the_run_and_nothing_else(small_npz: Path, tmp_path: Path) -> None:
+    spec = spec_on(small_npz, "sgd", epochs=1)
+    run(spec, tmp_path, keep_every=1)
+    ours = content(tmp_path)
+    own = ["notes.txt", "report.html", "predictions/mine.npz", "checkpoint/best/w.bin", "checkpoint/step-final/w.bin"]
+    own += [f"checkpoint/{next(tmp_path.glob('checkpoint/step-*')).name}/mine.txt"]
+    for name in own:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    run(spec, tmp_path, fresh=True)
+    assert content(tmp_path) == {**ours, **dict.fromkeys(own, b"mine")}
+
+
 def test_records_say_run_seed_and_cost(small_npz: Path, tmp_path: Path) -> None:
     folder = run(spec_on(small_npz, "csam", seed=5), tmp_path)
     steps, measures = folder.steps(), folder.measures()

@@ -143,7 +143,7 @@ def _present(made: Sequence[Result], results: Path, options: str, as_json: bool)
         return
     for result in made:
         study = result.plan.study
-        print(f"{study.claim}: {result.verdict.outcome}. {result.verdict.reason}.")
+        print(f"{study.claim}: {result.verdict}")
         for arm, errors in result.runs.failed.items():
             for seed, error in errors.items():
                 print(f"  {arm}, seed {seed}, failed: {error}")

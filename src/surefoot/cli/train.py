@@ -46,11 +46,13 @@ def compare(
     from surefoot.cli.progress import showing
     from surefoot.cli.show import show_summary
     from surefoot.method import split_methods
+    from surefoot.report.document import check_page
     from surefoot.report.summary import summarise
     from surefoot.studies.compare import compare as run_comparison
     from surefoot.studies.compare import plan
 
     check_out(out)
+    check_page(out / "report.html")  # before hours of training, not after them
     specs = [settings.spec(method) for method in split_methods(methods)]
     planned = plan(
         specs, read_seeds(seeds), out, fresh=fresh, tracking=watching.tracking(), keep_every=keep_checkpoints

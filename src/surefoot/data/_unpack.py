@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import stat
 import tarfile
 import tempfile
@@ -41,13 +40,18 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
                 _untar(archive, Path(aside))
         except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
             raise InputError(f"Expected to unpack {archive}, but {error}. Get the file again.") from error
-        placed = []
-        for item in sorted(Path(aside).iterdir()):
-            target = folder / item.name
-            if target.is_dir():
-                shutil.rmtree(target)
-            placed.append(item.replace(target))
-    return placed
+        return [_place(item, folder / item.name) for item in sorted(Path(aside).iterdir())]
+
+
+def _place(item: Path, target: Path) -> Path:
+    """Put what was unpacked in its place; what else is in a folder of the same name stays there."""
+    if item.is_dir() and target.is_dir():
+        for inner in sorted(item.iterdir()):
+            _place(inner, target / inner.name)
+        return target
+    if target.exists() and target.is_dir() != item.is_dir():
+        raise InputError(f"Expected room for {target.name}, but {target} is something else. Move it away.")
+    return item.replace(target)
 
 
 def _untar(archive: Path, folder: Path) -> None:

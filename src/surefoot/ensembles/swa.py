@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from surefoot.batches import batches
 from surefoot.ensembles._base import Course, Kept, Shape, Weights, copied
 from surefoot.errors import OptionError
 from surefoot.registry import ENSEMBLES
@@ -61,7 +62,8 @@ class SWA(Kept):
         own = copied(model)
         model.load_state_dict(self.members[0])
         device = next(model.parameters()).device
-        take_statistics(model, (inputs.to(device) for inputs in split.inputs.split(course.batch_size)))
+        rows = batches(len(split), course.batch_size)
+        take_statistics(model, (split.inputs[batch].to(device) for batch in rows))
         self.members = [copied(model)]
         model.load_state_dict(own)
 
@@ -101,6 +103,8 @@ def average(mean: Weights, new: Weights, n: int) -> Weights:
 def take_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
     """Compute BatchNorm statistics anew, as the mean over batches; everything else is in eval mode meanwhile.
 
+    Every example counts the same: a batch has the weight of its size.
+
     Args:
         model: Its modes are afterwards as they were. Without BatchNorm nothing is evaluated.
         batches: Inputs, for example all of the training split. One of a single example is left out.
@@ -108,9 +112,13 @@ def take_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
     if not layers:
         return
+    seen = 0
     with _counting(model, layers):
         for inputs in batches:
             if len(inputs) > 1:
+                seen += len(inputs)
+                for layer in layers:
+                    layer.momentum = len(inputs) / seen
                 model(inputs)
 
 
@@ -121,7 +129,6 @@ def _counting(model: nn.Module, layers: list[_BatchNorm]) -> Iterator[None]:
     model.eval()
     for layer in layers:
         layer.reset_running_stats()
-        layer.momentum = None  # a mean over all batches
         layer.training = True
     try:
         yield

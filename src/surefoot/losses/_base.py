@@ -141,7 +141,12 @@ class Loss(nn.Module):
             The terms, and the outputs that :meth:`observe` wants to see: one row per example.
         """
         logits = model(batch.inputs)
-        terms: LossTerms = self(logits, batch.labels)
+        terms = self(logits, batch.labels)
+        if not isinstance(terms, LossTerms):
+            raise InputError(
+                f"Expected {type(self).__name__} to give LossTerms, but got {type(terms).__name__}. "
+                "Return LossTerms(per_example), with one value per example and no mean over them."
+            )
         return terms, logits
 
     def observe(self, batch: Batch, outputs: Tensor) -> None:

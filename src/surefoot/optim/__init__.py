@@ -6,8 +6,10 @@ import inspect
 from operator import attrgetter
 from typing import Any
 
+import torch
 from torch import nn
 
+from surefoot.errors import InputError
 from surefoot.optim._closure import Parts
 from surefoot.optim._facts import StepFacts
 from surefoot.optim._plain import Plain
@@ -35,6 +37,11 @@ def build_optimizer(method: MethodSpec, model: nn.Module, *, n_train: int | None
         made = _build_base(method.optimizer, params, model, n_train)
     else:
         made = OPTIMIZERS.build(method.optimizer, _build_base(method.base, params, model, n_train), model)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise InputError(
+            f"Expected {method.optimizer.name} to give a torch optimizer, but it gives a {type(made).__name__}. "
+            "Return one from it."
+        )
     return made if isinstance(made, Wrapper) else Plain(made)
 
 

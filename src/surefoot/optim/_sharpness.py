@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from surefoot.batches import batches
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim._closure import Closure, Parts
 from surefoot.optim._composed import Common as Common
@@ -54,8 +55,8 @@ class SharpnessAware(Composed):
         descent: What to make of the gradient found there.
         cadence: At which steps to climb.
         stable: Rescale the gradient found there to the norm of the clean one first, as SSAM does.
-        m: Split the batch into parts of m examples that climb each on their own; the closure must be a
-            :class:`~surefoot.optim.Parts`.
+        m: Split the batch into parts of at most m examples, all of one size, that climb each on their own; the
+            closure must be a :class:`~surefoot.optim.Parts`.
         nonfinite: ``"raise"`` or ``"skip"`` when a loss or a gradient is not finite.
         perturbation: In a model that is replicated by DDP, ``"rank"`` lets each rank climb along its own gradient
             (m-sharpness; the clean pass shares nothing), ``"synchronised"`` lets all climb along their mean. None
@@ -333,8 +334,7 @@ class SharpnessAware(Composed):
         parts: list[tuple[float, Now]] = []
         losses: list[Tensor] = []
         with nullcontext() if self._replicas is None else self._replicas.apart():
-            for start in range(0, n, self.m):
-                part = slice(start, min(start + self.m, n))
+            for part in batches(n, self.m):
                 share = (part.stop - part.start) / n
                 self._now = Now()
                 losses.append(share * self._evaluate(partial(closure, part), scaler))

@@ -1,6 +1,7 @@
 """The run folder: the only thing that is written and read back. Imports no torch."""
 
 from surefoot.records._atomic import sync_folder, write_bytes
+from surefoot.records._ownership import checkpoints, remove_checkpoint
 from surefoot.records.store import RunFolder, find_runs
 
-__all__ = ["RunFolder", "find_runs", "sync_folder", "write_bytes"]
+__all__ = ["RunFolder", "checkpoints", "find_runs", "remove_checkpoint", "sync_folder", "write_bytes"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError
+from surefoot.records._ownership import check_ours
 
 
 def upload(folder: Path, address: str) -> None:
@@ -39,14 +40,18 @@ def download(address: str, folder: Path) -> bool:
 
     Args:
         address: Of the run there, without ending.
-        folder: The local folder; what it holds under the same names is replaced.
+        folder: The local folder; what it holds of a run under the same names is replaced.
 
     Returns:
         Whether there was anything.
+
+    Raises:
+        InputError: If the local folder holds somebody's own files where those of the run would go.
     """
     system, target = _open(address)
     if not system.exists(f"{target}.tar"):
         return False
+    check_ours(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
         system.get_file(f"{target}.tar", f"{home}/run.tar")

@@ -25,7 +25,6 @@ import fcntl
 import io
 import json
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +34,7 @@ import numpy as np
 
 from surefoot.errors import BusyError, InputError
 from surefoot.records._atomic import write_bytes, write_json
+from surefoot.records._ownership import check_ours, read_header, remove_run
 from surefoot.schema import SPLITS, Predictions, Rows, RunSpec, SplitName, Tracking
 
 Record = dict[str, Any]
@@ -55,7 +55,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Be the only writer; the lock goes away with the process, however it ends."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
+        with (self.path / ".lock").open("a") as file:  # whoever wrote something into it keeps it
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -83,15 +83,17 @@ class RunFolder:
         write_json(self.path / "spec.json", header)
         write_json(self.path / "environment.json", environment)
 
+    def check_ours(self) -> None:
+        """Refuse a folder that holds somebody's own files where a run would write.
+
+        Raises:
+            InputError: If there are any; it names them.
+        """
+        check_ours(self.path)
+
     def clear(self) -> None:
         """Remove everything that belongs to the run, and nothing else."""
-        for name in (
-            *("spec.json", "environment.json", "steps.jsonl", "timing.jsonl"),
-            *("splits.npz", "measures.jsonl", "tracked.jsonl", "shift.jsonl", "done.json"),
-        ):
-            (self.path / name).unlink(missing_ok=True)
-        for name in ("predictions", "checkpoint"):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+        remove_run(self.path)
 
     @property
     def run_id(self) -> str | None:
@@ -122,16 +124,14 @@ class RunFolder:
         return environment
 
     def _header(self) -> Record:
-        try:
-            header: Record = json.loads((self.path / "spec.json").read_text())
-        except (FileNotFoundError, NotADirectoryError) as error:
+        header: Record | None = read_header(self.path)
+        if header is None and (self.path / "spec.json").exists():
             raise InputError(
-                f"Expected a run folder, but {self.path} has no spec.json. Run `surefoot train` first."
-            ) from error
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"Expected {self.path / 'spec.json'} to be JSON, but {error}. Run it again with --fresh."
-            ) from error
+                f"Expected {self.path} to be a run folder, but its spec.json is none that surefoot wrote. "
+                "Choose another folder."
+            )
+        if header is None:
+            raise InputError(f"Expected a run folder, but {self.path} has no spec.json. Run `surefoot train` first.")
         return header
 
     def append_steps(self, records: Iterable[Record], *, sync: bool = False) -> int:

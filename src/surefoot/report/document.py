@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from surefoot.errors import InputError
 from surefoot.records import write_bytes
 from surefoot.report.numbers import show_count, show_difference, show_percent, show_spread, signed
 
@@ -24,8 +25,12 @@ def write_document(template: str, path: Path | str, *, figures: list[dict[str, A
 
     Returns:
         ``path``.
+
+    Raises:
+        InputError: If there is a file already that is no page of ours.
     """
     path = Path(path)
+    check_page(path)
     text = (
         _environment()
         .get_template(template)
@@ -34,6 +39,26 @@ def write_document(template: str, path: Path | str, *, figures: list[dict[str, A
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, text.encode())
     return path
+
+
+def check_page(path: Path) -> None:
+    """Refuse to replace what is not a page that we wrote.
+
+    Args:
+        path: Where a page is to be.
+
+    Raises:
+        InputError: If something else is there.
+    """
+    if path.is_dir():
+        raise InputError(f"Expected a file for the page, but {path} is a folder. Choose another name.")
+    if path.exists():
+        content = path.read_bytes()
+        if b"<html" not in content[:2000].lower() or b"surefoot" not in content:
+            raise InputError(
+                f"Expected {path} to be free or a page that surefoot wrote, but it is another file. "
+                "Choose another --out."
+            )
 
 
 def _environment() -> Environment:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from surefoot.report.numbers import show_count, show_seconds
-from surefoot.studies.contract import Estimate
+from surefoot.studies.contract import Estimate, sentence
 from surefoot.studies.statistics import show as show_estimate
 
 Values = Mapping[str, Any]
@@ -18,7 +19,7 @@ def result_page(values: Values) -> str:
     parts = [
         f"# {values['claim']}: {values['verdict']['outcome']}",
         values["question"],
-        f"**{_capital(values['verdict']['outcome'])}.** {_sentence(values['verdict']['reason'])}",
+        f"**{_capital(values['verdict']['outcome'])}.** {sentence(values['verdict']['reason'])}",
         f"*Rule, written before the runs:* {values['rule']}",
         "## Published and measured",
         f"Published: {values['source']}. Measured: {_where(setting)}, {_seeds(values['seeds'])}, mean ± sd.",
@@ -51,7 +52,7 @@ def page_of(results: Sequence[Values], folder: str) -> str:
     lines = ["| claim | question | verdict | seen | size, seeds | cost |", "|---|---|---|---|---|---|"]
     for values in results:
         link = f"[{values['claim']}]({folder}/{values['study']}/README.md)"
-        reason = _plain(_brief(**values["verdict"]))
+        reason = _plain(_brief(values["verdict"]["reason"]))
         size = f"{values['size']}, {len(values['seeds'])}"
         cost = f"{values['cost']['runs']} runs, {show_seconds(values['cost']['seconds'])}"
         cells = (link, _plain(values["question"]), values["verdict"]["outcome"], reason, size, cost)
@@ -94,11 +95,11 @@ def _list(items: Any) -> str:
     return "\n".join(f"* {_plain(item)}" for item in items)
 
 
-def _brief(outcome: str, reason: str) -> str:
+def _brief(reason: str) -> str:
     """Give the parts of a reason that decide, at most two; the study's own page has the others."""
-    parts = reason.split("; ")
-    parts.sort(key=lambda part: not part.startswith(outcome))
-    return "; ".join(parts[:2]) + ("; …" if len(parts) > 2 else "")
+    deciding, *others = re.split(r"\. (?=(?:Not resolved|Held): )|; of the other parts ", reason)
+    parts = deciding.split("; ")
+    return "; ".join(parts[:2]) + ("; …" if others or len(parts) > 2 else "")
 
 
 def _plain(text: str) -> str:
@@ -107,10 +108,6 @@ def _plain(text: str) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _sentence(text: str) -> str:
-    return _capital(text.rstrip(".")) + "."
 
 
 def _seeds(seeds: Sequence[int]) -> str:

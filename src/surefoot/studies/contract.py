@@ -84,6 +84,22 @@ class Verdict:
     outcome: Outcome
     reason: str
 
+    def __str__(self) -> str:
+        """Write both as sentences; the reason does not begin with the outcome again."""
+        return f"{self.outcome}. {sentence(self.reason)}"
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital and end with a full stop; a symbol such as κ or r stays as it is.
+
+    Example:
+        >>> sentence("the ratio is 2"), sentence("r of both is 0.5"), sentence("κ_max is 3.")
+        ('The ratio is 2.', 'r of both is 0.5.', 'κ_max is 3.')
+    """
+    begins = text[:2]
+    first = text[:1].upper() if begins.isascii() and begins.isalpha() else text[:1]
+    return f"{first}{text[1:].rstrip('.')}."
+
 
 @dataclass(frozen=True)
 class Drawing:

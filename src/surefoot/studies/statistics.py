@@ -131,6 +131,9 @@ def u_shape(
     return mean(left.tolist()), mean(right.tolist())
 
 
+DECIDING: tuple[Outcome, ...] = ("did not hold", "not resolved", "held")  # what one part's outcome does to the whole
+
+
 def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Verdict:
     """Say whether a number lies above a limit: its whole interval must lie on one side.
 
@@ -151,10 +154,10 @@ def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEE
     if estimate.low is None or estimate.high is None or estimate.n < least:
         return Verdict("not resolved", f"{shown}: fewer than {least} seeds")
     if estimate.low > limit:
-        return Verdict("held", f"{shown}, above {limit:g}")
+        return Verdict("held", f"{shown}, above {_short(limit)}")
     if estimate.high < limit:
-        return Verdict("did not hold", f"{shown}, below {limit:g}")
-    return Verdict("not resolved", f"{shown}, not clear of {limit:g}")
+        return Verdict("did not hold", f"{shown}, below {_short(limit)}")
+    return Verdict("not resolved", f"{shown}, not clear of {_short(limit)}")
 
 
 def below(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Verdict:
@@ -191,25 +194,26 @@ def together(parts: Sequence[Verdict]) -> Verdict:
         parts: One verdict each.
 
     Returns:
-        The verdict with all reasons; of many, those that decide it, and how many others there are.
+        The verdict with all reasons: first those that decide it, then the others by their outcome; of many, only how
+        many others there are.
 
     Example:
-        >>> together([Verdict("held", "a"), Verdict("not resolved", "b")])
-        Verdict(outcome='not resolved', reason='held: a; not resolved: b')
+        >>> together([Verdict("held", "a"), Verdict("not resolved", "b"), Verdict("not resolved", "c")])
+        Verdict(outcome='not resolved', reason='b; c. Held: a')
         >>> together([*[Verdict("held", "a")] * 5, Verdict("did not hold", "b")]).reason
-        'did not hold: b; of the other parts 5 held'
+        'b; of the other parts 5 held'
     """
-    outcomes = [part.outcome for part in parts]
-    if "did not hold" in outcomes:
-        outcome: Outcome = "did not hold"
-    else:
-        outcome = "not resolved" if "not resolved" in outcomes else "held"
-    said = parts if len(parts) <= FEW else [part for part in parts if part.outcome == outcome]
-    reasons = [f"{part.outcome}: {part.reason}" for part in said]
-    others = {name: outcomes.count(name) for name in ("held", "not resolved") if name != outcome and name in outcomes}
-    if len(said) < len(parts):
-        reasons.append("of the other parts " + " and ".join(f"{count} {name}" for name, count in others.items()))
-    return Verdict(outcome, "; ".join(reasons))
+    found: dict[Outcome, list[str]] = {
+        name: [part.reason for part in parts if part.outcome == name] for name in DECIDING
+    }
+    outcome: Outcome = next((name for name in DECIDING if found[name]), "held")
+    reason = "; ".join(found[outcome])
+    others = {name: reasons for name, reasons in found.items() if name != outcome and reasons}
+    if others and len(parts) > FEW:
+        counted = " and ".join(f"{len(reasons)} {name}" for name, reasons in reversed(others.items()))
+        return Verdict(outcome, f"{reason}; of the other parts {counted}")
+    told = [f". {name.capitalize()}: {'; '.join(reasons)}" for name, reasons in others.items()]
+    return Verdict(outcome, reason + "".join(told))
 
 
 def show(estimate: Estimate) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from surefoot.errors import RunError
-from surefoot.records import sync_folder
+from surefoot.records import checkpoints, remove_checkpoint, sync_folder
 
 Tree = Any  # nested dicts, lists and tuples of tensors and JSON values
 
@@ -78,7 +77,7 @@ def save_checkpoint(
     *,
     keep: Callable[[int], bool] = lambda step: False,
 ) -> None:
-    """Write a checkpoint and remove the others.
+    """Write a checkpoint and remove the others; what somebody else put beside them stays.
 
     Args:
         folder: Holds the checkpoints of one run.
@@ -90,8 +89,9 @@ def save_checkpoint(
     """
     folder.mkdir(parents=True, exist_ok=True)
     final, aside = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{os.getpid()}.tmp"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
+    if aside.exists():  # of an earlier process with the same number
+        remove_checkpoint(aside)
+    aside.mkdir(exist_ok=True)
     weights: dict[str, Tensor] = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.items()}
     tensors: dict[str, Tensor] = {}
     text = json.dumps(pack(state, tensors))
@@ -108,10 +108,10 @@ def save_checkpoint(
         final.rename(folder / f".step-{step:08d}.{os.getpid()}.old")
     aside.rename(final)
     sync_folder(folder)
-    for old in folder.iterdir():
+    for old in checkpoints(folder, aside=True):
         is_whole = old.name.startswith("step-")
         if old != final and not (is_whole and keep(int(old.name.removeprefix("step-")))):
-            shutil.rmtree(old, ignore_errors=True)
+            remove_checkpoint(old, final if old.name.startswith(f".{final.name}.") else None)
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Tree] | None:
@@ -124,13 +124,13 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Tree] | None:
         The model's state and everything else, with the members' weights under ``"members"``; None if there is no
         checkpoint.
     """
-    found = sorted(folder.glob("step-*")) if folder.exists() else []
+    found = list(checkpoints(folder))
     return _read(found[-1]) if found else None
 
 
 def load_checkpoints(folder: Path) -> Iterator[tuple[dict[str, Tensor], Tree]]:
     """Read all checkpoints of a run, the oldest first."""
-    yield from map(_read, sorted(folder.glob("step-*")))
+    yield from map(_read, checkpoints(folder))
 
 
 def _read(checkpoint: Path) -> tuple[dict[str, Tensor], Tree]:

@@ -1,26 +1,28 @@
 """The loop.
 
 The order of the examples in an epoch is a function of seed and epoch, and a checkpoint holds everything else
-that a step depends on. So a run that was killed goes on to the very same bits as one that was not.
+that a step depends on. So a run that was killed goes on to the very same bits as one that was not. The batches of an
+epoch are of one size, so that no step, and no moment right behind it, is unlike the others.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from surefoot.batches import count_batches, nth_batch
 from surefoot.data.augment import Augment
 from surefoot.ensembles import Course, Ensemble, innermost
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.optim import Parts, Wrapper
-from surefoot.records import RunFolder
+from surefoot.records import RunFolder, checkpoints
 from surefoot.schema import LossTerms, Moment, SplitName, Splits
 from surefoot.seeding import generator, random_state, set_random_state
 from surefoot.train.checkpoint import load_checkpoint, save_checkpoint
@@ -54,28 +56,27 @@ class Trainee:
 
 
 def horizon(n_examples: int, epochs: int, batch_size: int) -> Horizon:
-    """Count the steps of a run. A last batch of a single example is left out: BatchNorm cannot use it.
+    """Count the steps of a run, whose batches are of one size; see :mod:`surefoot.batches`.
 
     Args:
         n_examples: Size of the training split.
         epochs: Passes over it.
-        batch_size: Examples per step.
+        batch_size: Examples per step that were asked for.
 
     Returns:
-        The run's length.
+        The run's length, with the size of its largest batch.
 
     Raises:
         InputError: If there is nothing to do.
 
     Example:
         >>> horizon(4000, 40, 128)
-        Horizon(n_steps=1280, steps_per_epoch=32, batch_size=128)
+        Horizon(n_steps=1280, steps_per_epoch=32, batch_size=125)
     """
     if epochs < 1 or batch_size < 1:
         raise InputError(f"Expected epochs ≥ 1 and batch size ≥ 1, but got {epochs} and {batch_size}. Raise them.")
-    whole, rest = divmod(n_examples, batch_size)
-    per_epoch = whole + (rest > 1 or (rest == 1 and whole == 0))
-    return Horizon(epochs * per_epoch, per_epoch, batch_size)
+    per_epoch = count_batches(n_examples, batch_size)
+    return Horizon(epochs * per_epoch, per_epoch, -(-n_examples // per_epoch))
 
 
 def fit(
@@ -102,7 +103,7 @@ def fit(
         splits: The data; the training split is trained on.
         folder: Takes the records and the checkpoints.
         epochs: Passes over the training split.
-        batch_size: Examples per step.
+        batch_size: Examples per step, at most: an epoch's batches are made of one size.
         seed: Determines the order of the examples.
         trackers: What to measure on the way.
         budget: Share of the training time to spend on it; None for whatever the trackers' schedules take.
@@ -115,7 +116,7 @@ def fit(
     """
     length = horizon(len(splits.train), epochs, batch_size)
     n_steps = trainee.ensemble.trainings * length.n_steps
-    panel = Panel(trackers, Horizon(n_steps, length.steps_per_epoch, batch_size), budget)
+    panel = Panel(trackers, replace(length, n_steps=n_steps), budget)
     session = _Session(trainee, splits, folder, seed, length, panel, keep_every)
     session.resume()
     if session.finished:
@@ -123,7 +124,7 @@ def fit(
     trainee.model.train()
     saved = time.monotonic()
     for step in range(session.step, session.start + length.n_steps):
-        loss = session.advance(step, batch_size)
+        loss = session.advance(step)
         if on_progress:
             on_progress(step + 1, n_steps, loss)
         if time.monotonic() - saved >= checkpoint_every or session.is_kept(step + 1):
@@ -224,13 +225,13 @@ class _Session:
         weights = self.trainee.model.state_dict()
         save_checkpoint(self.folder.checkpoints, self.step, weights, state, ensemble.members, keep=self.is_kept)
 
-    def advance(self, step: int, batch_size: int) -> float:
+    def advance(self, step: int) -> float:
         """Make one step and record it."""
         epoch, position = divmod(step, self.length.steps_per_epoch)
         if position == 0 or not len(self.order):
             draw = generator(self.seed, f"order/{epoch - self.start // self.length.steps_per_epoch}")
             self.order = torch.randperm(len(self.splits.train), generator=draw)
-        rows = self.order[position * batch_size : (position + 1) * batch_size]
+        rows = self.order[nth_batch(position, len(self.order), self.length.steps_per_epoch)]
         rates = [group["lr"] for group in self.trainee.optimizer.param_groups]
         try:
             cost = self.trainee.loss.passes
@@ -250,7 +251,7 @@ class _Session:
         self.pending.clear()
         step = self.step if step is None else step
         when = f"step {step}, epoch {(step - 1) // self.length.steps_per_epoch + 1}"
-        kept = sorted(self.folder.checkpoints.glob("step-*"))
+        kept = list(checkpoints(self.folder.checkpoints))
         left = f"The last good checkpoint is {kept[-1]}." if kept else "There is no earlier checkpoint."
         return DivergedError(f"Training stopped at {when}{'' if lr is None else f', lr {lr:.3g}'}: {reason} {left}")
 

@@ -1,7 +1,8 @@
 """Runs on this machine: processes with one thread each.
 
 Two single-threaded processes are faster than one with two threads on networks of this size. Every slot is a pool of
-its own with one process, so that a process that is killed takes no other run with it.
+its own with one process, so that a process that is killed takes no other run with it. The other way round, all of them
+end with the process that started them.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.managers import SyncManager
 from typing import Any
 
 from surefoot.errors import RunError
 from surefoot.studies.engine import Job, make
+from surefoot.studies.engines._parent import end_with_parent
 
 PAUSE = 0.1  # seconds to wait for news
 
@@ -32,7 +35,8 @@ class LocalEngine:
     def __init__(self, workers: int | None, n_jobs: int) -> None:
         self.slots = max(1, min(n_jobs, workers or os.cpu_count() or 1))
         self._context = multiprocessing.get_context("spawn")
-        self._manager = self._context.Manager()
+        self._manager = SyncManager(ctx=self._context)
+        self._manager.start(end_with_parent)
         self._inbox = self._manager.Queue()
         self._free: list[ProcessPoolExecutor] = []
         self._running: dict[int, tuple[ProcessPoolExecutor, Future[None]]] = {}
@@ -89,6 +93,7 @@ _inbox: Any = None
 def _start(inbox: Any) -> None:
     global _inbox
     _inbox = inbox
+    end_with_parent()
 
 
 def _work(number: int, job: Job) -> None:

@@ -1,0 +1,211 @@
+"""Parts of one's own, named by import path: found, told apart, trained in workers, resumed, part of the run's id."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import surefoot
+from surefoot.errors import InputError, OptionError, UnknownNameError
+from surefoot.experiment import run
+from surefoot.method import parse_method, split_methods
+from surefoot.schema import RunSpec
+from surefoot.studies.compare import make_spec
+from tests.conftest import RunCommand
+
+PARTS = '''
+import torch
+from torch.nn import functional as F
+
+from surefoot.ensembles import Ensemble
+from surefoot.losses._base import Loss
+from surefoot.optim.sam import SAM
+from surefoot.schema import LossTerms
+
+STILL = 0.0
+
+
+class Smooth(Loss):
+    def __init__(self, *, alpha: float = 0.1):
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, logits, labels):
+        per_example = F.cross_entropy(logits, labels, reduction="none", label_smoothing=self.alpha)
+        log_py = logits.log_softmax(-1).gather(-1, labels[:, None]).squeeze(-1)
+        return LossTerms(per_example, log_py=log_py)
+
+
+def my_loss(*, alpha=0.1):
+    return Smooth(alpha=alpha)
+
+
+def my_optimizer(params, *, lr: float = 0.05):
+    """Plain, but careful."""
+    return torch.optim.RMSprop(params, lr=lr)
+
+
+def my_sam(base, model, *, rho: float = 0.1):
+    return SAM(base, model, rho=rho)
+
+
+def my_ensemble(*, members: int = 2):
+    ensemble = Ensemble()
+    ensemble.trainings = 1
+    return ensemble
+
+
+class Mean(Loss):
+    def forward(self, logits, labels):
+        return F.cross_entropy(logits, labels)
+
+
+def as_function(logits, labels):
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
+def no_part(*, x=1):
+    return {"x": x}
+
+
+def no_optimizer(params, *, lr=0.1):
+    return [lr]
+
+
+class Norm:
+    name = "norm"
+
+    def due(self, step):
+        return step % 3 == 0
+
+    def measure(self, moment):
+        return {"norm/value": float(sum(p.detach().square().sum() for p in moment.model.parameters()))}
+
+
+def my_tracker(horizon, *, power: int = 2):
+    return Norm()
+
+
+def my_augment(*, by: float = 0.5):
+    return lambda images, black, generator: images * by
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that no other test has imported."""
+    name = f"own_{abs(hash(str(tmp_path))):x}"
+    package = tmp_path / name
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "parts.py").write_text(PARTS)
+    (package / "broken.py").write_text("import torch\n1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return f"{name}.parts"
+
+
+def test_kinds_are_told_apart_by_what_they_take_and_make(own: str) -> None:
+    found = parse_method(f"{own}:my_loss:alpha=0.2 + {own}:my_sam:rho=0.3,lr=0.01,base={own}:my_optimizer")
+    assert (found.loss.name, found.loss.options) == (f"{own}:my_loss", {"alpha": 0.2})
+    assert (found.optimizer.name, found.optimizer.options) == (f"{own}:my_sam", {"rho": 0.3})
+    assert found.base is not None
+    assert (found.base.name, found.base.options) == (f"{own}:my_optimizer", {"lr": 0.01})
+    assert found.name == f"{own}:my_loss + {own}:my_sam"
+    assert parse_method(f"{own}:Smooth:alpha=0.3").loss.options == {"alpha": 0.3}
+    ensemble = parse_method(f"{own}:my_ensemble:members=3 + focal + csam:rho=1e+3").ensemble
+    assert ensemble is not None
+    assert ensemble.options == {"members": 3}
+
+
+def test_names_leave_options_out_whatever_is_in_them() -> None:
+    assert parse_method("focal:gamma=2 + csam:rho=1e+3").name == "focal + csam"
+
+
+def test_what_is_written_reads_back(own: str) -> None:
+    spec = make_spec(f"{own}:my_loss + {own}:my_optimizer:lr=0.2")
+    assert RunSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    again = parse_method(f"{spec.method.loss} + {spec.method.optimizer}")
+    assert (again.loss, again.optimizer) == (spec.method.loss, spec.method.optimizer)
+    texts = ["sgd", f"{own}:my_loss:alpha=0.2 + csam:rho=0.1,gamma=2", f"{own}:my_optimizer", "sam"]
+    assert split_methods(",".join(texts)) == texts
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ("{own}", UnknownNameError, r"Unknown method '.*parts'.* Write your own part as .*parts:function\."),
+        ("{own}:my_los", UnknownNameError, r"has no function 'my_los'. Did you mean 'my_loss'"),
+        ("{own}:STILL", UnknownNameError, r"has no function 'STILL'"),
+        ("no_such_place:my_loss", UnknownNameError, r"cannot import 'no_such_place' .*Run in the folder that holds it"),
+        ("{package}.broken:x", UnknownNameError, r"cannot import .*ZeroDivisionError: division by zero\). Correct it."),
+        ("csamm:fast", UnknownNameError, r"cannot import 'csamm' .* Did you mean 'csam'"),
+        ("{own}:my_loss:beta=1", OptionError, r"Unknown option 'beta' for .*def my_loss\(\*, beta=…\)"),
+        ("{own}:my_loss:alpha=much", OptionError, r"Expected .*my_loss:alpha to be a number, but got 'much'"),
+        ("{own}:my_loss + {own}:Smooth", InputError, r"Expected at most one loss in a method"),
+        ("{own}:no_part", InputError, r"to give a Loss or an Ensemble.*, but it gives a dict\. Write a function"),
+        ("{own}:as_function", InputError, r"to give a Loss or an Ensemble.*, but it takes logits\. Write a function"),
+        ("sam:base={own}:my_sam", OptionError, r"Expected base to be a plain optimizer, but got '.*:my_sam'"),
+    ],
+)
+def test_errors_say_what_to_write(text: str, error: type[Exception], says: str, own: str) -> None:
+    with pytest.raises(error, match=says):
+        parse_method(text.format(own=own, package=own.partition(".")[0]))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{own}:no_optimizer", "Expected .*no_optimizer to give a torch optimizer, but it gives a list"),
+        ("{own}:Mean", r"Expected Mean to give LossTerms, but got Tensor. Return LossTerms\(per_example\)"),
+    ],
+)
+def test_what_is_made_must_be_what_it_is_used_as(
+    text: str, says: str, own: str, small_npz: Path, tmp_path: Path
+) -> None:
+    spec = make_spec(text.format(own=own), data=f"npz:{small_npz}", model="mlp:width=8", epochs=1)
+    with pytest.raises(InputError, match=says):
+        run(spec, tmp_path / "run")
+
+
+def test_own_parts_train_in_workers_and_are_not_trained_again(own: str, small_npz: Path, tmp_path: Path) -> None:
+    """In a process of its own, from the folder that holds the parts, whose workers import them too."""
+    method = f"{own}:my_loss:alpha=0.2 + {own}:my_sam:base={own}:my_optimizer"
+    words = ["compare", "--methods", f"sgd,{method}", "--seeds", "1", "--jobs", "2", "--out", "runs", "--json"]
+    words += ["--data", f"npz:{small_npz}", "--model", "mlp:width=8", "--epochs", "1", "--augment", f"{own}:my_augment"]
+    words += ["--track", f"cheap,{own}:my_tracker:power=1"]
+
+    def compare() -> list[int]:
+        env = {**os.environ, "PYTHONPATH": str(Path(surefoot.__file__).parents[1])}
+        command = [sys.executable, "-m", "surefoot", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert method.partition(":alpha")[0] in done.stdout
+        return sorted(path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/done.json"))
+
+    first = compare()
+    assert len(first) == 2
+    texts = [path.read_text() for path in (tmp_path / "runs").glob("*/steps.jsonl")]
+    records = [json.loads(line) for text in texts for line in text.splitlines()]
+    assert [record["step"] for record in records if record.get("tracker") == "norm"] == [0, 0]
+    assert compare() == first
+    parts = tmp_path / own.replace(".", "/")
+    parts.with_suffix(".py").write_text(PARTS + "\nCHANGED = True\n")
+    assert len(compare()) == 4  # another file may be another run
+
+
+def test_a_run_with_own_parts_goes_on_and_is_measured(
+    own: str, small_npz: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    words = ["--method", f"{own}:my_loss + {own}:my_optimizer", "--data", f"npz:{small_npz}", "--model", "mlp:width=8"]
+    assert run_command("train", *words, "--epochs", "2", "--out", "one").returncode == 0
+    assert run_command("train", *words, "--epochs", "2", "--out", "one").returncode == 0
+    done = run_command("measure", "one", "--track", f"{own}:my_tracker")
+    assert done.returncode == 0, done.stderr
+    refused = run_command("train", "--method", own, "--out", "two")
+    assert refused.returncode == 2
+    assert f"Write your own part as {own}:function." in " ".join(refused.stderr.split())
