@@ -27,6 +27,7 @@ def compare_audits(
     labels: str | None = None,
     groups: tuple[str, ...] = (),
     model: str | None = None,
+    positive: str | None = None,
     n_bins: int = 15,
     level: float = 0.95,
     on_rows: OnRows | None = None,
@@ -40,6 +41,7 @@ def compare_audits(
         labels: The labels' file, array or column, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
         model: Which one, where a file holds several.
+        positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
         level: Of the intervals.
         on_rows: Called while reading.
@@ -54,7 +56,7 @@ def compare_audits(
     for path in (path_a, path_b):
         sources = open_predictions(path, kind=kind, labels=labels, groups=groups)
         chosen = choose_one(sources, model, Path(path).name)
-        read.append(audit_source(*chosen, Path(path).name, n_bins, level, on_rows))
+        read.append(audit_source(*chosen, Path(path).name, n_bins, level, on_rows, positive))
     (audit_a, a), (audit_b, b) = read
     _check_same_examples(audit_a, a, audit_b, b)
     few = min(len(a.labels), MOST_RANKED)

@@ -40,6 +40,9 @@ def audit(
         list[str] | None, typer.Option(help="Column that divides the rows into slices; can be given again.")
     ] = None,
     model: ModelName = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Of two classes, the one whose probability is the risk. Default: by name, else 1.")
+    ] = None,
     bins: Annotated[int, typer.Option(help="Bins of confidence.")] = 15,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     out: Annotated[Path | None, typer.Option(help="The page; else FILE-audit.html in this folder.")] = None,
@@ -64,7 +67,7 @@ def audit(
             f"Expected --out to be a file, but {out} is a folder. Name the page, such as {out}/audit.html."
         )
     options: dict[str, Any] = {"kind": _kind(is_logits), "labels": labels, "model": model, "groups": tuple(group or ())}
-    options |= {"n_bins": bins, "level": level}
+    options |= {"n_bins": bins, "level": level, "positive": positive}
     comparison = None
     with reading(" and ".join(path.name for path in files)) as on_rows:
         if len(files) == 2:
