@@ -32,7 +32,8 @@ def risk_words(two: TwoClasses) -> str:
     if two.finding == "mixed":
         return f"risk is too high in some places and too low in others: {ece}, where {limit}"
     chance = f"chance alone would give up to {percent(risk.consistency.limit)}"
-    return f"risk is calibrated as far as {risk.n:,} examples with {risk.events:,} events can tell: {means}; {ece}, and {chance}"
+    examples = f"{risk.n:,} examples with {risk.events:,} events"
+    return f"risk is calibrated as far as {examples} can tell: {means}; {ece}, and {chance}"
 
 
 def repair_words(two: TwoClasses) -> str:

@@ -15,6 +15,7 @@ from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics.bootstrap import Interval
 from surefoot.metrics.reliability import Reliability
 from surefoot.metrics.risk import Risk, judge_risk, ranking, rate_interval, risk_of_sums, risk_sums
+from surefoot.metrics.verdict import Finding
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
 
@@ -63,7 +64,7 @@ class TwoClasses:
         return next((each for each in self.repairs if each.name == "temperature"), None)
 
     @property
-    def finding(self) -> str:
+    def finding(self) -> Finding:
         """A word for the verdict; one temperature tells risks that are too extreme from those that are too moderate."""
         one = self.temperature
         if self.risk.finding == "mixed" and one is not None and one.repairs and one.temperature is not None:

@@ -166,6 +166,7 @@ def audit_source(
         slices=_slices(reading, level) if two is None else _risk_slices(reading, level, two),
         risk_coverage=_risk_coverage(reading),
         notes=tuple(_notes(reading, source)),
+        held_out=held_out is not None,
         two_classes=two,
     ), reading
 

@@ -52,6 +52,8 @@ class Audit:
     risk_coverage: tuple[tuple[float, float], ...]
     """Error rate among the surest examples, by their share of all."""
     notes: tuple[str, ...]
+    held_out: bool = False
+    """Whether the file holds a calibration set too, on which repairs are fitted."""
     two_classes: TwoClasses | None = None
     """Where there are two classes: the probability of the one that matters beside how often it happens."""
 

@@ -162,4 +162,6 @@ def quantile_sums(values: Tensor, correct: Tensor, n_bins: int) -> Tensor:
     # The last value of each run but the last one; equal values end in the same run.
     ends = np.unique(ordered[np.arange(1, n_bins) * len(ordered) // n_bins - 1]) if len(ordered) >= n_bins else ordered
     _, cell = np.unique(np.searchsorted(np.unique(ends), value), return_inverse=True)
-    return torch.from_numpy(np.stack([np.bincount(cell, weights) for weights in (None, value, hits)]).astype(np.float64))
+    return torch.from_numpy(
+        np.stack([np.bincount(cell, weights) for weights in (None, value, hits)]).astype(np.float64)
+    )

@@ -162,7 +162,8 @@ def _left_to_chance(totals: Tensor) -> float:
     if not 0 < rate < 1:
         return 1.0
     within = (events + 1) / (count + 2)  # never 0: bins with few examples must not look certain
-    return min(1.0, ((count * within * (1 - within)).sum() / (count.sum() * rate * (1 - rate))).item())
+    left: float = ((count * within * (1 - within)).sum() / (count.sum() * rate * (1 - rate))).item()
+    return min(1.0, left)
 
 
 def ranking(risk: Tensor, happened: Tensor, *, level: float = 0.95) -> tuple[Interval, Interval] | None:

@@ -37,6 +37,7 @@ def write_audit_page(
     comparison: Json | None = None,
     command: str | None = None,
     repair_commands: Sequence[str] = (),
+    repair_notes: Sequence[str] = (),
 ) -> Path:
     """Write the page of one or several audits.
 
@@ -46,6 +47,7 @@ def write_audit_page(
         comparison: As ``AuditComparison.to_json`` writes it, where two files are compared.
         command: What was typed.
         repair_commands: What to type next, one per audit.
+        repair_notes: What must be known about each; empty where nothing.
 
     Returns:
         ``path``.
@@ -75,6 +77,7 @@ def write_audit_page(
         slices=[table for model in models for table in _slice_tables(model)],
         advice=[_advice(audit) for audit in audits],
         repair_commands=list(repair_commands),
+        repair_notes=list(repair_notes) or [""] * len(audits),
         level=f"{100 * audits[0]['verdict']['ece']['level']:.0f} %",
     )
 

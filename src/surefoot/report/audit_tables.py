@@ -90,7 +90,9 @@ def _models(audits: Sequence[Json]) -> Table:
 
 
 def _risk_models(audits: Sequence[Json]) -> Table:
-    shown = [each for each in _shown(audits) if each.key in ("mean_risk", "event_rate", "risk_ece", "risk_auroc", "nll")]
+    shown = [
+        each for each in _shown(audits) if each.key in ("mean_risk", "event_rate", "risk_ece", "risk_auroc", "nll")
+    ]
     table = _table("model", *(each.label for each in shown))
     for audit in audits:
         found = [audit["measures"].get(each.key) for each in shown]
@@ -185,7 +187,16 @@ def calibrators_table(values: Json) -> Table:
     Returns:
         The table.
     """
-    table = _table("calibrator", "NLL", "above best", "Brier", "ECE", "accuracy", "parameters")
+    is_risk = values.get("n_classes") == 2
+    table = _table(*(
+        "calibrator",
+        "NLL",
+        "above best",
+        "Brier",
+        "ECE of P" if is_risk else "ECE",
+        "accuracy",
+        "parameters",
+    ))
     for each in values["candidates"]:
         above = "" if not each["above_best"] else f"{each['above_best']:.4f} ± {each['standard_error']:.4f}"
         above = "∞" if each["above_best"] is None else above
@@ -193,7 +204,7 @@ def calibrators_table(values: Json) -> Table:
             "∞" if each["nll"] is None else f"{each['nll']:.4f}",
             above,
             f"{each['brier']:.4f}",
-            f"{100 * each['ece']:.1f} %",
+            f"{100 * each['risk_ece' if is_risk else 'ece']:.1f} %",
             f"{100 * each['accuracy']:.1f} %",
             show_count(each["n_parameters"]),
         )

@@ -80,7 +80,8 @@ def risk_cards(model: Mapping[str, Any], *, alone: bool) -> list[dict[str, Any]]
     cards = []
     for number, (label, mean, diagram) in enumerate(found):
         keys = ("count", "confidence", "accuracy", "low", "high")
-        bins = Bins(*(tuple(diagram[key]) for key in keys[:3]), 1, tuple(diagram["low"]), tuple(diagram["high"]))
+        count, risk, happened, low, high = (tuple(diagram[key]) for key in keys)
+        bins = Bins(count, risk, happened, 1, low, high)
         rate = two["risk"]["rate"]["estimate"]
         says = f"Mean risk {100 * mean:.1f} %, event rate {100 * rate:.1f} %."
         identity = f"reliability-{model['id']}-{number}"
