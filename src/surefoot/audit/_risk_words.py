@@ -64,6 +64,31 @@ def repair_words(two: TwoClasses) -> str:
     return said
 
 
+def compare_words(a: TwoClasses, b: TwoClasses) -> str:
+    """Say whose mean risk is nearer to what happens, as far as it can be told.
+
+    The events are the same for both, so only where the event rate may lie is left to chance: over all of it one of
+    them has to be nearer.
+
+    Args:
+        a: One.
+        b: The other, of the same examples.
+
+    Returns:
+        The words.
+    """
+    means, rate = {"A": a.risk.mean, "B": b.risk.mean}, a.risk.rate
+    low, high = rate.low, rate.high
+    nearer, other = sorted(means, key=lambda name: abs(means[name] - rate.estimate))
+    happen = f"where {percent(rate.estimate)} happen, {100 * rate.level:.0f} % interval {_ends(low, high)}"
+    if all(abs(means[nearer] - end) < abs(means[other] - end) for end in (low, high)):
+        return (
+            f"{nearer} has the better mean risk: {percent(means[nearer])} against {percent(means[other])} of {other}, "
+            f"{happen}"
+        )
+    return f"A and B cannot be told apart by their mean risk: {percent(means['A'])} and {percent(means['B'])}, {happen}"
+
+
 def how_much(mean: float, rate: float) -> str:
     """Say by how much two shares differ: as a factor where it is large, else in points.
 

@@ -21,7 +21,7 @@ from surefoot.schema import Predictions
 
 RISK_ROWS = 200_000  # on which risks are ranked and repairs are fitted and scored
 FEW_EVENTS = 5  # of a class; a repair fitted on fewer says nothing
-HALF, QUARTER = 0.5, 0.25  # of the ECE and of the gap that may be left for a repair to be called one
+LEFT = 0.25  # of the gap, and of the ECE, that may be left for a repair to be called one
 REPAIRS = ("temperature", "platt", "beta", "isotonic")
 
 
@@ -36,7 +36,7 @@ class RiskRepair:
     ece: Interval
     nll: float
     repairs: bool
-    """Whether mean risk and event rate agree after it, and the ECE of the risk is at most half of what it was."""
+    """Whether mean risk and event rate agree after it, and chance explains the ECE of the risk; or nearly so."""
     reliability: Reliability
 
 
@@ -74,6 +74,8 @@ class TwoClasses:
     @property
     def advised(self) -> tuple[RiskRepair, ...]:
         """The repairs to use: a temperature where it is enough, else all others that are, the smallest NLL first."""
+        if self.finding == "calibrated":
+            return ()
         enough = sorted((each for each in self.repairs if each.repairs), key=lambda each: each.nll)
         one = [each for each in enough if each.name == "temperature"]
         return tuple(one or enough)
@@ -186,8 +188,8 @@ def _repairs(
 
 
 def _repair(name: str, temperature: float | None, before: Risk, after: Risk, nll: float) -> RiskRepair:
-    fits = 0.0 in after.gap or abs(after.gap.estimate) <= QUARTER * abs(before.gap.estimate)
-    close = after.ece.estimate <= HALF * before.ece.estimate or not after.consistency.miscalibrated
+    fits = 0.0 in after.gap or abs(after.gap.estimate) <= LEFT * abs(before.gap.estimate)
+    close = after.ece.estimate <= LEFT * before.ece.estimate or not after.consistency.miscalibrated
     return RiskRepair(
         name, temperature, after.mean, after.gap, after.ece, nll, repairs=fits and close, reliability=after.reliability
     )

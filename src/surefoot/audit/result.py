@@ -9,7 +9,7 @@ from typing import Any
 
 from surefoot.audit._names import Kind
 from surefoot.audit._repair import Repair
-from surefoot.audit._risk_words import repair_words, risk_words
+from surefoot.audit._risk_words import compare_words, repair_words, risk_words
 from surefoot.audit._two_classes import TwoClasses
 from surefoot.metrics.bootstrap import Interval
 from surefoot.metrics.risk import Risk
@@ -95,7 +95,7 @@ class Audit:
     def helps(self) -> bool:
         """Whether one temperature takes away a good part of the error; of two classes, that of the risk."""
         if self.two_classes is not None:
-            return self.two_classes.temperature is not None and self.two_classes.temperature.repairs
+            return [each.name for each in self.two_classes.advised] == ["temperature"]
         return self.repair is not None and self.repair.ece.estimate < HELPS * self.verdict.ece.estimate
 
     def _repaired(self) -> str:
@@ -136,6 +136,8 @@ class AuditComparison:
 
     def sentence(self) -> str:
         """Say which of the two is better calibrated, as far as it can be told."""
+        if self.a.two_classes is not None and self.b.two_classes is not None:
+            return compare_words(self.a.two_classes, self.b.two_classes) + self._by_nll()
         ece = self.differences["ece"]
         if 0.0 in ece:
             return (

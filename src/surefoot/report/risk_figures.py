@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from surefoot.report.bins import Bins
 from surefoot.report.figures import AXIS, Figure, layout
 from surefoot.report.marks import Mark
@@ -22,32 +24,15 @@ def risk_reliability_figure(bins: Bins, mark: Mark) -> Figure:
     filled = [b for b, n in enumerate(bins.count) if n]
     risk = [bins.confidence[b] or 0.0 for b in filled]
     rate = [bins.accuracy[b] or 0.0 for b in filled]
-    low = [(bins.low or bins.accuracy)[b] or 0.0 for b in filled]
-    high = [(bins.high or bins.accuracy)[b] or 0.0 for b in filled]
-    end = min(1.0, 1.08 * max(*risk, *rate, *high, 0.01))
+    bars = _bars(bins, filled, risk)
+    tops = [at + up for at, up in zip(risk, bars["error_y"]["array"], strict=True)]
+    end = min(1.0, 1.08 * max(*risk, *rate, *tops, 0.01))
     diagonal = {
         "type": "scatter",
         "mode": "lines",
         "x": [0, end],
         "y": [0, end],
         "line": {"color": "--ink", "width": 1.2, "dash": "dash"},
-        "hoverinfo": "skip",
-    }
-    bars = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": risk,
-        "y": risk,
-        "marker": {"size": 3, "color": "--ink"},
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": [max(0.0, top - at) for at, top in zip(risk, high, strict=True)],
-            "arrayminus": [max(0.0, at - bottom) for at, bottom in zip(risk, low, strict=True)],
-            "color": "--ink",
-            "thickness": 1.5,
-            "width": 4,
-        },
         "hoverinfo": "skip",
     }
     points = {
@@ -70,4 +55,23 @@ def risk_reliability_figure(bins: Bins, mark: Mark) -> Figure:
             "xaxis": {**axis, "title": {"text": "mean risk", "standoff": 6}},
             "yaxis": {**axis, "title": {"text": "happened", "standoff": 6}},
         },
+    }
+
+
+def _bars(bins: Bins, filled: Sequence[int], risk: Sequence[float]) -> Figure:
+    """Where the event rate of each bin lies by chance alone if its risk is right."""
+    low = [(bins.low or bins.confidence)[b] or 0.0 for b in filled]
+    high = [(bins.high or bins.confidence)[b] or 0.0 for b in filled]
+    reach = {
+        "array": [max(0.0, top - at) for at, top in zip(risk, high, strict=True)],
+        "arrayminus": [max(0.0, at - bottom) for at, bottom in zip(risk, low, strict=True)],
+    }
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": list(risk),
+        "y": list(risk),
+        "marker": {"size": 3, "color": "--ink"},
+        "error_y": {"type": "data", "symmetric": False, **reach, "color": "--ink", "thickness": 1.5, "width": 4},
+        "hoverinfo": "skip",
     }
