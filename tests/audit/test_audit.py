@@ -49,9 +49,11 @@ def test_the_sentence_for_both_at_once(tmp_path: Path) -> None:
     (found,) = audit(tmp_path / "a.npz")
     assert found.verdict.finding == "mixed"
     sentence = found.sentence()
-    assert sentence.startswith("too sure in some places and not sure enough in others, ECE 15.0 % (")
-    assert "; temperature 1.88 brings ECE from 15.0 % to 11.2 % only; " in sentence
-    assert sentence.endswith("worst class: class 0")
+    assert sentence.startswith(
+        "risk is too high in some places and too low in others: ECE of P(class 1) 15.0 %, where "
+    )
+    assert " bring the mean to 22.5 % and ECE from 15.0 % to " in sentence
+    assert ", a temperature does not (mean " in sentence
 
 
 def test_numbers_are_those_of_the_metrics(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_several_models_in_one_file(tmp_path: Path, run_command: RunCommand) -> 
     done = run_command("audit", "two.npz")
     assert "resnet: calibrated" in done.stdout
     assert "vgg: over-confident" in done.stdout
-    assert "Next: surefoot calibrate two.npz --model vgg" in done.stdout
+    assert "Next: surefoot calibrate HELD-OUT.npz --model vgg, on rows of the same model that are not" in done.stdout
     one = json.loads(run_command("audit", "two.npz", "--model", "vgg", "--json", "--no-page").stdout)
     assert [each["model"] for each in one["audits"]] == ["vgg"]
     assert one["page"] is None

@@ -66,13 +66,34 @@ def test_fitted_on_the_validation_set_and_applied_to_the_test_set_of_one_file(
     assert "only.npz holds a test set only" in refused.stderr
 
 
-def test_nothing_is_saved_where_nothing_needs_repair(tmp_path: Path, run_command: RunCommand) -> None:
+@pytest.mark.parametrize("suffix", ["json", "safetensors"])
+def test_where_nothing_needs_repair_what_is_saved_changes_nothing(
+    suffix: str, tmp_path: Path, run_command: RunCommand
+) -> None:
     write(tmp_path / "a.npz", *made(1000))
-    done = run_command("calibrate", "a.npz")
+    done = run_command("calibrate", "a.npz", "--out", f"c.{suffix}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("use none: ")
     assert "leave the predictions as they are" in done.stdout
-    assert not (tmp_path / "calibrator.json").exists()
+    assert f"Saved: c.{suffix}, which changes nothing" in done.stdout
+    logits, labels = made(200, seed=1)
+    write(tmp_path / "b.npz", logits, labels)
+    applied = json.loads(run_command("calibrate", "b.npz", "--apply", f"c.{suffix}", "--json").stdout)
+    assert applied["calibrator"] == "none"
+    assert applied["after"]["nll"] == pytest.approx(applied["before"]["nll"])
+    with np.load(tmp_path / "b-repaired.npz") as repaired:
+        np.testing.assert_allclose(softmax(repaired["logits"]), softmax(logits), atol=1e-6)
+
+
+def test_a_method_that_does_not_help_is_fitted_and_said_to_be_so(tmp_path: Path, run_command: RunCommand) -> None:
+    write(tmp_path / "a.npz", *made(300))
+    said = run_command("calibrate", "a.npz", "--method", "isotonic").stdout
+    assert re.match(
+        r"isotonic as you said, but on rows that it was not fitted on it brings the NLL from [\d.]+ to ", said
+    )
+    assert "but No" not in said
+    none = json.loads(run_command("calibrate", "a.npz", "--method", "none", "--json").stdout)
+    assert none["calibrator"] == "none"
 
 
 def test_what_cannot_be_fitted_or_applied(tmp_path: Path, run_command: RunCommand) -> None:
@@ -87,7 +108,8 @@ def test_what_cannot_be_fitted_or_applied(tmp_path: Path, run_command: RunComman
         "calibrate a.npz --apply no.json": "Expected a saved calibrator",
         "calibrate a.npz --apply missing.json": "Expected a saved calibrator",
         "calibrate four.npz --apply calibrator.json": "Expected a calibrator for 4 classes",
-        "calibrate four.npz --apply calibrator.json --out r.csv": "Expected --out to end in .npz",
+        "calibrate a.npz --apply calibrator.json --out r.txt": "Expected --out to end in .npz, .csv, .tsv",
+        "calibrate a.npz --apply calibrator.json --out a.npz": "Expected --out to be another file",
     }.items():
         done = run_command(*words.split())
         assert done.returncode == 2, words

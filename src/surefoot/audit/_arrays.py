@@ -142,7 +142,7 @@ def _npz_source(path: Path, pick: Pick, class_names: tuple[str, ...], group_name
                 yield replace(chunk, groups={name: taken[name] for name in group_names})
 
     took = f"{key!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
-    return Source(pick.model, pick.split, took, pick.kind, class_names, start)
+    return Source(pick.model, pick.split, took, pick.kind, class_names, start, (pick.scores, pick.labels))
 
 
 def _chunks(

@@ -60,6 +60,7 @@ class Reading:
     class_bins: Stream
     moments: dict[str, Moments] = field(default_factory=lambda: {"nll": Moments(), "brier": Moments()})
     slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by column and value
+    class_slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # the same for each of two classes
     n: int = 0
     impossible: int = 0  # rows whose true class was given a probability of 0
     labels_digest: str = ""
@@ -112,7 +113,9 @@ def read(
         reading.impossible += int(losses.isinf().sum())
         reading.moments["nll"].add(losses)
         reading.moments["brier"].add(METRICS["brier"].facts["each"](probs, labels))
-        _add_slices(reading.slices, chunk, probs, labels, n_bins, where)
+        _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins, where)
+        if probs.shape[1] == 2:
+            _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins, where)
         logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
         rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
         tops.add(MOST_RANKED, *(values.numpy() for values in top_label(probs, labels)))
@@ -177,7 +180,13 @@ def walk(source: Source, where: str, on_rows: OnRows | None = None) -> Iterator[
 
 
 def _add_slices(
-    slices: dict[str, dict[str, Stream]], chunk: Chunk, probs: Tensor, labels: Tensor, n_bins: int, where: str
+    slices: dict[str, dict[str, Stream]],
+    metric: str,
+    chunk: Chunk,
+    probs: Tensor,
+    labels: Tensor,
+    n_bins: int,
+    where: str,
 ) -> None:
     for column, values in chunk.groups.items():
         found = slices.setdefault(column, {})
@@ -189,7 +198,7 @@ def _add_slices(
             )
         for number, name in enumerate(names):
             rows = torch.from_numpy(np.flatnonzero(places == number))
-            found.setdefault(str(name), Stream("ece", n_bins=n_bins)).update(probs[rows], labels[rows])
+            found.setdefault(str(name), Stream(metric, n_bins=n_bins)).update(probs[rows], labels[rows])
 
 
 class Folds:

@@ -39,6 +39,7 @@ class Source:
         kind: Logits or probabilities; None until the values have told.
         class_names: One per class; empty if the file has none.
         start: Starts reading from the first row, given the kind.
+        columns: What the scores' columns, or their array, and the labels are called.
     """
 
     model: str
@@ -47,6 +48,7 @@ class Source:
     kind: Kind | None
     class_names: tuple[str, ...]
     start: Callable[[Kind | None], Generator[Chunk]]
+    columns: tuple[tuple[str, ...], str] = ((), "")
 
     @property
     def name(self) -> str:

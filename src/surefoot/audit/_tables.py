@@ -107,7 +107,7 @@ def _source(path: Path, batches: Batches, pick: Pick, group_names: tuple[str, ..
 
     what = pick.scores[0] if len(pick.scores) == 1 else f"{pick.scores[0]}…{pick.scores[-1]}"
     took = f"{what!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
-    return Source(pick.model, pick.split, took, pick.kind, pick.class_names, start)
+    return Source(pick.model, pick.split, took, pick.kind, pick.class_names, start, (pick.scores, pick.labels))
 
 
 def _scores(columns: Mapping[str, Sequence[Any] | Array], pick: Pick, start: int, where: str) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from surefoot.audit._measures import judge, measure
@@ -11,6 +12,7 @@ from surefoot.audit._names import Kind, Split
 from surefoot.audit._reading import OnRows, Reading, read
 from surefoot.audit._repair import repair
 from surefoot.audit._source import Source
+from surefoot.audit._two_classes import TwoClasses, slice_risk, two_classes
 from surefoot.audit.files import open_predictions
 from surefoot.audit.result import Audit, SliceVerdict
 from surefoot.errors import InputError
@@ -26,6 +28,7 @@ def audit(
     labels: str | None = None,
     groups: Sequence[str] = (),
     model: str | None = None,
+    positive: str | None = None,
     n_bins: int = 15,
     level: float = 0.95,
     on_rows: OnRows | None = None,
@@ -41,6 +44,7 @@ def audit(
         labels: The labels' file, array or column, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
         model: Audit this one only, of several in the file.
+        positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
         level: Of the intervals.
         on_rows: Called while reading, with the rows read and their share of the file.
@@ -50,7 +54,7 @@ def audit(
     """
     sources = open_predictions(path, kind=kind, labels=labels, groups=groups)
     found = choose(sources, model, Path(path).name)
-    return [audit_source(*pair, Path(path).name, n_bins, level, on_rows)[0] for pair in found]
+    return [audit_source(*pair, Path(path).name, n_bins, level, on_rows, positive)[0] for pair in found]
 
 
 def choose(sources: Sequence[Source], model: str | None, where: str) -> list[tuple[Source, Source | None]]:
@@ -102,7 +106,13 @@ def choose_one(sources: Sequence[Source], model: str | None, where: str) -> tupl
 
 
 def audit_source(
-    source: Source, held_out: Source | None, file: str, n_bins: int, level: float, on_rows: OnRows | None
+    source: Source,
+    held_out: Source | None,
+    file: str,
+    n_bins: int,
+    level: float,
+    on_rows: OnRows | None,
+    positive: str | None = None,
 ) -> tuple[Audit, Reading]:
     """Audit one model.
 
@@ -113,16 +123,30 @@ def audit_source(
         n_bins: Number of bins.
         level: Of the intervals.
         on_rows: Called while reading.
+        positive: Of two classes, the one whose probability is the risk.
 
     Returns:
         The audit, and what was read.
+
+    Raises:
+        InputError: If the options make no sense for these predictions.
     """
     if n_bins < 1 or not 0 < level < 1:
         raise InputError(f"Expected bins ≥ 1 and a level between 0 and 1, but got {n_bins} and {level}.")
     reading = read(source, n_bins=n_bins, where=file, on_rows=on_rows)
     fitted = read(held_out, n_bins=n_bins, where=file) if held_out is not None else None
+    if positive is not None and reading.n_classes != 2:
+        raise InputError(f"Expected two classes with --positive, but {file} has {reading.n_classes}. Leave it out.")
+    two = None
+    if reading.n_classes == 2:
+        names = source.class_names
+        two = two_classes(reading, fitted, names, positive=positive, n_bins=n_bins, level=level, where=file)
     found, why = repair(source, reading, fitted, n_bins=n_bins, level=level, where=file, on_rows=on_rows)
     verdict = judge(reading.bins.sums, reading.class_bins.sums, level)
+    if two is not None:
+        verdict = replace(verdict, finding=two.finding)
+        if two.temperature is None or not two.temperature.repairs:  # it would repair the confidence, not the risk
+            found, why = None, two.why_no_repair or f"a temperature does not repair P({two.positive.name})"
     measures = {"accuracy": verdict.accuracy, "confidence_gap": verdict.gap, "ece": verdict.ece}
     ranked = len(reading.confidence)
     return Audit(
@@ -135,13 +159,15 @@ def audit_source(
         n_classes=reading.n_classes,
         class_names=source.class_names,
         verdict=verdict,
-        measures={**measures, **measure(reading, level)},
+        measures={**measures, **measure(reading, level), **(two.measures() if two is not None else {})},
         sampled=ranked if ranked < reading.n else None,
         repair=found,
         why_no_repair=why,
-        slices=_slices(reading, level),
+        slices=_slices(reading, level) if two is None else _risk_slices(reading, level, two),
         risk_coverage=_risk_coverage(reading),
         notes=tuple(_notes(reading, source)),
+        held_out=held_out is not None,
+        two_classes=two,
     ), reading
 
 
@@ -152,6 +178,26 @@ def _slices(reading: Reading, level: float) -> tuple[SliceVerdict, ...]:
         verdicts = [SliceVerdict(column, value, judge(each.sums, None, level)) for value, each in streams.items()]
         found += sorted(verdicts, key=lambda each: (each.verdict.finding == "calibrated", -each.verdict.ece.estimate))
     return tuple(found)
+
+
+def _risk_slices(reading: Reading, level: float, two: TwoClasses) -> tuple[SliceVerdict, ...]:
+    """Judge the risk of every slice, the worst of a column first."""
+    found = []
+    for each in _slices(reading, level):
+        risk = slice_risk(reading.class_slices[each.column][each.value].sums, two.positive, level)
+        found.append(replace(each, verdict=replace(each.verdict, finding=risk.finding), risk=risk))
+    columns = list(reading.slices)
+    order = {"calibrated": 1}
+    return tuple(
+        sorted(
+            found,
+            key=lambda each: (
+                columns.index(each.column),
+                order.get(each.verdict.finding, 0),
+                -abs(each.risk.gap.estimate) if each.risk else 0.0,
+            ),
+        )
+    )
 
 
 def _risk_coverage(reading: Reading, points: int = 100) -> tuple[tuple[float, float], ...]:

@@ -1,29 +1,21 @@
-"""Fit a calibrator on a file of predictions, say which one and why, and apply a saved one to another file."""
+"""Fit a calibrator on a file of predictions, and say which one and why."""
 
 from __future__ import annotations
 
 import math
-import os
-import zipfile
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from surefoot.audit._names import Kind
-from surefoot.audit._reading import OnRows, Reading, read, walk
-from surefoot.audit._source import Array, Source
+from surefoot.audit._reading import OnRows, Reading, read
 from surefoot.audit.audit import choose_one
 from surefoot.audit.files import open_predictions
 from surefoot.audit.result import plain
-from surefoot.calibrators import Calibrator, load, load_about
-from surefoot.calibrators.compare import Comparison, compare_calibrators
+from surefoot.calibrators import Calibrator
+from surefoot.calibrators.compare import NONE, Comparison, compare_calibrators
+from surefoot.calibrators.none import Unchanged
 from surefoot.errors import InputError, SplitError
-from surefoot.metrics import Stream
-from surefoot.metrics.bootstrap import Interval, bootstrap_sums
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
 
@@ -64,19 +56,29 @@ class Fitted:
     file: str
     took: str
     comparison: Comparison
-    calibrator: Calibrator | None
+    calibrator: Calibrator
+    """The one to use; where nothing is to be repaired, one that changes nothing."""
     n: int
+    n_classes: int
     compared_on: int
     origin: Origin
+    fitted_to: dict[str, Any]
+    """Names and kind of the scores, so that others without labels can be recognised."""
 
     def use(self) -> str:
         """Say in one line which calibrator to use and why."""
-        best, reason = self.comparison.best, self.comparison.reason.rstrip(".")
-        if self.calibrator is None:
-            return f"use none: {reason}"
-        if self.calibrator.name == best:
-            return f"use {best}: {reason}"
-        return f"{self.calibrator.name} as you said, but {reason}"
+        best, name = self.comparison.best, self.calibrator.name
+        if name == best:
+            return f"use {best}: {self.comparison.reason.rstrip('.')}"
+        nll = {each.name: f"{each.nll:.4f}" for each in self.comparison.candidates}
+        if name == NONE:
+            return f"none as you said, but {self.comparison.reason.rstrip('.')}"
+        if name not in nll:
+            return f"{name} as you said, though it has more parameters than there are rows to judge it by"
+        return (
+            f"{name} as you said, but on rows that it was not fitted on it brings the NLL from {nll[NONE]} to "
+            f"{nll[name]}: better leave the predictions as they are"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Write the comparison for machines."""
@@ -85,10 +87,11 @@ class Fitted:
             "file": self.file,
             "took": self.took,
             "n": self.n,
+            "n_classes": self.n_classes,
             "compared_on": self.compared_on,
             "n_folds": self.comparison.n_folds,
             "best": self.comparison.best,
-            "calibrator": self.calibrator.name if self.calibrator else None,
+            "calibrator": self.calibrator.name,
             "candidates": [asdict(each) for each in self.comparison.candidates],
             "left_out": list(self.comparison.left_out),
         })
@@ -96,30 +99,8 @@ class Fitted:
 
     def save(self, path: Path) -> None:
         """Write the calibrator, and with it a fingerprint of the rows that it was fitted on."""
-        if self.calibrator is None:
-            raise InputError("Expected a calibrator to save, but nothing is to be repaired. Choose one with --method.")
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.calibrator.save(path, about={"fitted_rows": asdict(self.origin)})
-
-
-@dataclass(frozen=True)
-class Scores:
-    """How far off some predictions are: ECE as a fraction, NLL in nats."""
-
-    ece: Interval
-    nll: float
-
-
-@dataclass(frozen=True)
-class Applied:
-    """What a saved calibrator did to rows that it was not fitted on."""
-
-    file: str
-    took: str
-    calibrator: str
-    n: int
-    before: Scores
-    after: Scores
+        self.calibrator.save(path, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
 
 
 def check_saving(path: Path) -> None:
@@ -155,7 +136,7 @@ def calibrate(
     Raises:
         SplitError: If the file holds test rows only.
     """
-    wanted = CALIBRATORS[method].name if method is not None else None
+    wanted = method if method in (None, NONE) else CALIBRATORS[method].name
     where = Path(path).name
     audited, held_out = choose_one(open_predictions(path, kind=kind, labels=labels), model, where)
     source = held_out or audited
@@ -169,103 +150,28 @@ def calibrate(
         raise InputError(f"Expected at least {2 * n_folds} rows to compare on, but {where} has {reading.n}. Give more.")
     few = max(2 * n_folds, COMPARED_VALUES // reading.n_classes)
     compared = Predictions(reading.logits[:few], reading.labels[:few], "calibration")
-    comparison = compare_calibrators(compared, [wanted] if wanted else None, n_folds=n_folds)
-    chosen = wanted or comparison.best
-    calibrator = comparison.calibrator
-    if chosen != comparison.best or len(compared.labels) < len(reading.labels):
-        whole = Predictions(reading.logits, reading.labels, "calibration")
-        calibrator = CALIBRATORS[chosen].build(whole) if chosen in CALIBRATORS else None
-    origin = Origin(where, reading.n, reading.labels_digest, _finite_mean(reading))
-    return Fitted(where, source.took, comparison, calibrator, reading.n, len(compared.labels), origin)
-
-
-def apply(
-    calibrator: Path | str,
-    path: Path | str,
-    out: Path | str,
-    *,
-    kind: Kind | None = None,
-    labels: str | None = None,
-    model: str | None = None,
-    on_rows: OnRows | None = None,
-) -> Applied:
-    """Repair another file with a saved calibrator, row by row, and score it.
-
-    Args:
-        calibrator: A ``.json`` or ``.safetensors`` file.
-        path: The file to repair; of a file with a calibration and a test set, the test set.
-        out: The ``.npz`` file to write: logits, labels and class names.
-        kind: Logits or probabilities, where names and values do not tell.
-        labels: The labels' file, array or column, where names do not tell.
-        model: Which one, where the file holds several.
-        on_rows: Called while reading.
-
-    Returns:
-        ECE and NLL before and after.
-
-    Raises:
-        SplitError: If the calibrator was fitted on these very rows.
-        InputError: If it is for another number of classes.
-    """
-    fitted, out, where = load(calibrator), Path(out), Path(path).name
-    if out.suffix != ".npz":
-        raise InputError(
-            f"Expected --out to end in .npz, but got {out.name!r}. Repaired predictions are saved as .npz."
-        )
-    source, _ = choose_one(open_predictions(path, kind=kind, labels=labels), model, where)
-    reading = read(source, n_bins=15, where=where, sampled_values=0, on_rows=on_rows)
-    rows = load_about(calibrator).get("fitted_rows")
-    if rows is not None and Origin.of(rows, Path(calibrator).name).holds(reading):
-        raise SplitError(
-            f"Expected other rows than the calibrator was fitted on, but {where} holds those very rows: its scores "
-            "would flatter. Apply it to other predictions."
-        )
-    try:
-        fitted.logits(reading.logits[:1])
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise InputError(
-            f"Expected a calibrator for {reading.n_classes} classes, but {Path(calibrator).name} was fitted on another "
-            f"number of them. Fit one on predictions of the same model."
-        ) from error
-    bins, nll = _write(out, source, reading, fitted, where, on_rows)
-    before = Scores(bootstrap_sums("ece", reading.bins.sums), reading.moments["nll"].mean)
-    after = Scores(bootstrap_sums("ece", bins.sums), nll)
-    return Applied(where, source.took, fitted.name, reading.n, before, after)
-
-
-def _write(
-    out: Path, source: Source, reading: Reading, fitted: Calibrator, where: str, on_rows: OnRows | None
-) -> tuple[Stream, float]:
-    """Write repaired rows one chunk after the other, aside first, and score them on the way."""
-    bins, losses, labels = Stream("ece"), 0.0, []
-    out.parent.mkdir(parents=True, exist_ok=True)
-    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            shape = (reading.n, reading.n_classes)
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            with archive.open("logits.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array_header_1_0(file, header)
-                for rows, truth in walk(source, where, on_rows):
-                    repaired = fitted.logits(rows.numpy())
-                    log_p = torch.from_numpy(repaired).log_softmax(1)
-                    bins.update(log_p.exp(), truth)
-                    losses -= log_p.gather(1, truth[:, None]).sum().item()
-                    labels.append(truth.numpy())
-                    file.write(np.ascontiguousarray(log_p.numpy(), "<f4").tobytes())
-            for name, values in _rest(labels, source):
-                with archive.open(f"{name}.npy", "w") as file:
-                    np.lib.format.write_array(file, values, allow_pickle=False)
-        aside.replace(out)
-    finally:
-        aside.unlink(missing_ok=True)
-    return bins, losses / reading.n
-
-
-def _rest(labels: list[Array], source: Source) -> Iterator[tuple[str, Array]]:
-    yield "labels", np.concatenate(labels)
-    if source.class_names:
-        yield "class_names", np.array(source.class_names)
+    comparison = compare_calibrators(compared, [wanted] if wanted not in (None, NONE) else None, n_folds=n_folds)
+    chosen, calibrator = wanted or comparison.best, comparison.calibrator
+    if chosen == NONE:
+        calibrator = Unchanged("calibration")
+    elif calibrator is None or chosen != comparison.best or len(compared.labels) < len(reading.labels):
+        calibrator = CALIBRATORS[chosen].build(Predictions(reading.logits, reading.labels, "calibration"))
+    return Fitted(
+        file=where,
+        took=source.took,
+        comparison=comparison,
+        calibrator=calibrator,
+        n=reading.n,
+        n_classes=reading.n_classes,
+        compared_on=len(compared.labels),
+        origin=Origin(where, reading.n, reading.labels_digest, _finite_mean(reading)),
+        fitted_to={
+            "n_classes": reading.n_classes,
+            "class_names": list(source.class_names),
+            "scores": list(source.columns[0]),
+            "kind": source.kind,
+        },
+    )
 
 
 def _finite_mean(reading: Reading) -> float:

@@ -14,6 +14,7 @@ from surefoot.audit._reading import MOST_RANKED, OnRows, Reading
 from surefoot.audit.audit import audit_source, choose_one
 from surefoot.audit.files import open_predictions
 from surefoot.audit.result import Audit, AuditComparison
+from surefoot.audit.told_apart import told_apart
 from surefoot.errors import InputError
 from surefoot.metrics.bootstrap import Interval, paired_bootstrap
 from surefoot.registry import METRICS
@@ -27,6 +28,7 @@ def compare_audits(
     labels: str | None = None,
     groups: tuple[str, ...] = (),
     model: str | None = None,
+    positive: str | None = None,
     n_bins: int = 15,
     level: float = 0.95,
     on_rows: OnRows | None = None,
@@ -40,6 +42,7 @@ def compare_audits(
         labels: The labels' file, array or column, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
         model: Which one, where a file holds several.
+        positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
         level: Of the intervals.
         on_rows: Called while reading.
@@ -51,10 +54,10 @@ def compare_audits(
         InputError: If the examples are not the same.
     """
     read = []
-    for path in (path_a, path_b):
+    for path, name in zip((path_a, path_b), told_apart((path_a, path_b)), strict=True):
         sources = open_predictions(path, kind=kind, labels=labels, groups=groups)
-        chosen = choose_one(sources, model, Path(path).name)
-        read.append(audit_source(*chosen, Path(path).name, n_bins, level, on_rows))
+        chosen = choose_one(sources, model, name)
+        read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive))
     (audit_a, a), (audit_b, b) = read
     _check_same_examples(audit_a, a, audit_b, b)
     few = min(len(a.labels), MOST_RANKED)

@@ -9,7 +9,10 @@ from typing import Any
 
 from surefoot.audit._names import Kind
 from surefoot.audit._repair import Repair
+from surefoot.audit._risk_words import compare_words, repair_words, risk_words
+from surefoot.audit._two_classes import TwoClasses
 from surefoot.metrics.bootstrap import Interval
+from surefoot.metrics.risk import Risk
 from surefoot.metrics.verdict import Verdict
 
 FEW = 10  # examples, below which nothing is said about calibration
@@ -23,6 +26,8 @@ class SliceVerdict:
     column: str
     value: str
     verdict: Verdict
+    risk: Risk | None = None
+    """Of two classes: the risk beside the events."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,10 @@ class Audit:
     risk_coverage: tuple[tuple[float, float], ...]
     """Error rate among the surest examples, by their share of all."""
     notes: tuple[str, ...]
+    held_out: bool = False
+    """Whether the file holds a calibration set too, on which repairs are fitted."""
+    two_classes: TwoClasses | None = None
+    """Where there are two classes: the probability of the one that matters beside how often it happens."""
 
     def class_name(self, label: int) -> str:
         """Give the name of a class, or its number."""
@@ -58,6 +67,8 @@ class Audit:
         if finding == "calibrated" and self.n < FEW:
             examples = "1 example is" if self.n == 1 else f"{self.n} examples are"
             return f"{examples} too few to judge calibration; accuracy {_percent(self.verdict.accuracy)}"
+        if self.two_classes is not None:
+            return f"{risk_words(self.two_classes)}; {repair_words(self.two_classes)}"
         pieces = [self._found(), self._repaired()]
         if finding != "calibrated" and self.verdict.classes:
             pieces.append(f"worst class: {self.class_name(self.verdict.classes[0].label)}")
@@ -82,7 +93,9 @@ class Audit:
 
     @property
     def helps(self) -> bool:
-        """Whether one temperature takes away a good part of the error."""
+        """Whether one temperature takes away a good part of the error; of two classes, that of the risk."""
+        if self.two_classes is not None:
+            return [each.name for each in self.two_classes.advised] == ["temperature"]
         return self.repair is not None and self.repair.ece.estimate < HELPS * self.verdict.ece.estimate
 
     def _repaired(self) -> str:
@@ -104,6 +117,11 @@ class Audit:
         names = [self.class_name(each.label) for each in self.verdict.classes]
         for each, name in zip(values["verdict"]["classes"], names, strict=True):
             each["name"] = name
+        if self.two_classes is not None:
+            values["two_classes"] |= {
+                "finding": self.two_classes.finding,
+                "advised": [each.name for each in self.two_classes.advised],
+            }
         return {"sentence": self.sentence(), "temperature_helps": self.helps, **values}
 
 
@@ -118,6 +136,8 @@ class AuditComparison:
 
     def sentence(self) -> str:
         """Say which of the two is better calibrated, as far as it can be told."""
+        if self.a.two_classes is not None and self.b.two_classes is not None:
+            return compare_words(self.a.two_classes, self.b.two_classes) + self._by_nll()
         ece = self.differences["ece"]
         if 0.0 in ece:
             return (

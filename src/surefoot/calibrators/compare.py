@@ -33,6 +33,8 @@ class Candidate:
     """Mean NLL less that of the best."""
     standard_error: float
     """Of that difference, over the same examples."""
+    risk_ece: float | None = None
+    """Of two classes: ECE of the probability of one of them, which the confidence of the likelier one can hide."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,20 @@ def _score(probs: dict[str, Array], sizes: dict[str, int], labels: np.ndarray[An
             above = losses[name] - losses[best]
             error = float(above.std(ddof=1) / math.sqrt(len(labels))) if len(labels) > 1 else math.inf
         found.append(
-            Candidate(name, n_parameters=sizes[name], above_best=float(above.mean()), standard_error=error, **scores)
+            Candidate(
+                name,
+                n_parameters=sizes[name],
+                above_best=float(above.mean()),
+                standard_error=error,
+                risk_ece=_risk_ece(p, labels) if p.shape[1] == 2 else None,
+                **scores,
+            )
         )
     return tuple(sorted(found, key=lambda each: (each.nll, each.n_parameters)))
+
+
+def _risk_ece(probs: Array, labels: np.ndarray[Any, Any]) -> float:
+    return METRICS["classwise_ece"].build(torch.from_numpy(probs), torch.from_numpy(labels)).item()  # type: ignore[no-any-return]  # a metric gives a tensor
 
 
 def _choose(candidates: tuple[Candidate, ...]) -> tuple[str, str]:
@@ -129,7 +142,7 @@ def _choose(candidates: tuple[Candidate, ...]) -> tuple[str, str]:
     plain = next(each for each in candidates if each.name == NONE)
     if chosen.name == NONE:
         if first.name == NONE:
-            return NONE, f"No calibrator has a smaller NLL than {plain.nll:.4f}: leave the predictions as they are."
+            return NONE, f"no calibrator has a smaller NLL than {plain.nll:.4f}: leave the predictions as they are."
         return NONE, (
             f"{first.name} lowers the NLL from {plain.nll:.4f} to {first.nll:.4f}, which is within one standard error "
             f"({plain.standard_error:.4f}): leave the predictions as they are."

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from surefoot.cli.app import AsJson, app
+from surefoot.cli.next_step import next_steps
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     from surefoot.audit._names import Kind
-    from surefoot.audit.calibrate import Applied, Fitted
+    from surefoot.audit.apply import Applied
+    from surefoot.audit.calibrate import Fitted
 
 IsLogits = Annotated[
     bool | None,
@@ -40,6 +42,10 @@ def audit(
         list[str] | None, typer.Option(help="Column that divides the rows into slices; can be given again.")
     ] = None,
     model: ModelName = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(help="Of two classes, the one whose probability is the risk. Default: by name, else 1."),
+    ] = None,
     bins: Annotated[int, typer.Option(help="Bins of confidence.")] = 15,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     out: Annotated[Path | None, typer.Option(help="The page; else FILE-audit.html in this folder.")] = None,
@@ -54,6 +60,7 @@ def audit(
     """
     from surefoot.audit import audit as run_audit
     from surefoot.audit import compare_audits
+    from surefoot.audit.told_apart import told_apart
     from surefoot.cli.progress import reading
 
     _one_thread()
@@ -64,15 +71,15 @@ def audit(
             f"Expected --out to be a file, but {out} is a folder. Name the page, such as {out}/audit.html."
         )
     options: dict[str, Any] = {"kind": _kind(is_logits), "labels": labels, "model": model, "groups": tuple(group or ())}
-    options |= {"n_bins": bins, "level": level}
+    options |= {"n_bins": bins, "level": level, "positive": positive}
     comparison = None
-    with reading(" and ".join(path.name for path in files)) as on_rows:
+    with reading(" and ".join(told_apart(files))) as on_rows:
         if len(files) == 2:
             both = compare_audits(files[0], files[1], **options, on_rows=on_rows)
             audits, comparison = [both.a.to_json(), both.b.to_json()], both.to_json()
         else:
             audits = [each.to_json() for each in run_audit(files[0], **options, on_rows=on_rows)]
-    nexts = _next_commands(files, audits, is_logits, labels)
+    nexts = next_steps(files, audits, is_logits, labels)
     written = None
     if page:
         written = _write_page(out or Path(f"{_stem(files)}-audit.html"), audits, comparison, nexts)
@@ -95,43 +102,30 @@ def _kind(is_logits: bool | None) -> Kind | None:
 
 
 def _stem(files: Sequence[Path]) -> str:
-    return "-".join(dict.fromkeys(path.name.removesuffix(".gz").rpartition(".")[0] for path in files))
+    """Name what is written after the files, so that a comparison does not take the place of another page."""
+    from surefoot.audit.told_apart import told_apart
 
-
-def _next_commands(
-    files: Sequence[Path], audits: Sequence[dict[str, Any]], is_logits: bool | None, labels: str | None
-) -> list[str]:
-    """Write the command that repairs each audited model."""
-    commands = []
-    for number, audit in enumerate(audits):
-        words = ["surefoot", "calibrate", str(_to_fit_on(files[min(number, len(files) - 1)]))]
-        if is_logits is not None:
-            words.append("--logits" if is_logits else "--probs")
-        if labels is not None:
-            words += ["--labels", labels]
-        if audit["model"]:
-            words += ["--model", audit["model"]]
-        commands.append(shlex.join(words))
-    return commands
-
-
-def _to_fit_on(path: Path) -> Path:
-    """Beside the test set there may be one to fit on, as in the folder of a run."""
-    names = ("calibration", "validation", "val") if path.stem == "test" else ()
-    return next((found for name in names if (found := path.with_stem(name)).is_file()), path)
+    names = [name.removesuffix(".gz").rpartition(".")[0] for name in told_apart(files)]
+    return "-".join(name.replace("/", "-") for name in dict.fromkeys(names))
 
 
 def _write_page(
-    path: Path, audits: Sequence[dict[str, Any]], comparison: dict[str, Any] | None, nexts: Sequence[str]
+    path: Path, audits: Sequence[dict[str, Any]], comparison: dict[str, Any] | None, nexts: Sequence[tuple[str, str]]
 ) -> Path:
     from surefoot.report.audit_page import write_audit_page
 
     command = shlex.join(["surefoot", *sys.argv[1:]])
-    return write_audit_page(audits, path, comparison=comparison, command=command, repair_commands=nexts)
+    commands, notes = zip(*nexts, strict=True)
+    return write_audit_page(
+        audits, path, comparison=comparison, command=command, repair_commands=commands, repair_notes=notes
+    )
 
 
 def _print_audit(
-    audits: Sequence[dict[str, Any]], comparison: dict[str, Any] | None, nexts: Sequence[str], page: Path | None
+    audits: Sequence[dict[str, Any]],
+    comparison: dict[str, Any] | None,
+    nexts: Sequence[tuple[str, str]],
+    page: Path | None,
 ) -> None:
     from rich.console import Console
     from rich.text import Text
@@ -142,9 +136,9 @@ def _print_audit(
     for part in audit_text(audits, comparison):
         # Sentences stay on one line for other programs; a terminal wraps them itself.
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
-    for audit, command in zip(audits, nexts, strict=True):
+    for audit, (command, note) in zip(audits, nexts, strict=True):
         if audit["verdict"]["finding"] != "calibrated":
-            print(f"Next: {command}")
+            print(f"Next: {command}" + (f", {note}" if note else ""))
     if page is not None:
         print(f"Page: {page}")
 
@@ -162,7 +156,9 @@ def calibrate(
     folds: Annotated[int, typer.Option(help="Parts of the rows, each scored by what was fitted on the others.")] = 5,
     out: Annotated[
         Path | None,
-        typer.Option(help="calibrator.json or .safetensors to save; with --apply, the .npz to write."),
+        typer.Option(
+            help="calibrator.json or .safetensors to save; with --apply, what to write: .npz, .csv, .parquet…"
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -173,8 +169,9 @@ def calibrate(
     Example: [bold]surefoot calibrate validation.npz[/bold], then
     [bold]surefoot calibrate test.npz --apply calibrator.json --out repaired.npz[/bold]
     """
-    from surefoot.audit.calibrate import apply, check_saving
+    from surefoot.audit.apply import apply
     from surefoot.audit.calibrate import calibrate as fit
+    from surefoot.audit.calibrate import check_saving
     from surefoot.cli.progress import reading
 
     _one_thread()
@@ -182,7 +179,7 @@ def calibrate(
     if apply_ is not None:
         if method is not None:
             raise InputError("Expected --method to fit or --apply to repair, but got both. Leave one out.")
-        target = out or Path(f"{_stem([file])}-repaired.npz")
+        target = out or Path(f"{_stem([file])}-repaired{_written_as(file)}")
         with reading(file.name) as on_rows:
             _print_applied(apply(apply_, file, target, **options, on_rows=on_rows), target, as_json)
         return
@@ -190,15 +187,20 @@ def calibrate(
     check_saving(target)
     with reading(file.name) as on_rows:
         fitted = fit(file, method=method, n_folds=folds, **options, on_rows=on_rows)
-    if fitted.calibrator is not None:
-        fitted.save(target)
-    _print_fitted(fitted, target if fitted.calibrator is not None else None, as_json)
+    fitted.save(target)
+    _print_fitted(fitted, target, as_json)
 
 
-def _print_fitted(fitted: Fitted, saved: Path | None, as_json: bool) -> None:
+def _written_as(file: Path) -> str:
+    """Write the format that was read, but arrays as .npz, which has room for labels."""
+    ending = "".join(file.suffixes[-2:]) if file.suffix.lower() == ".gz" else file.suffix
+    return {".npy": ".npz", ".txt": ".csv"}.get(ending.lower(), ending)
+
+
+def _print_fitted(fitted: Fitted, saved: Path, as_json: bool) -> None:
     values = fitted.to_json()
     if as_json:
-        print(json.dumps({**values, "saved": str(saved) if saved else None}, indent=2, ensure_ascii=False))
+        print(json.dumps({**values, "saved": str(saved)}, indent=2, ensure_ascii=False))
         return
     from rich.console import Console
 
@@ -207,9 +209,9 @@ def _print_fitted(fitted: Fitted, saved: Path | None, as_json: bool) -> None:
     print(f"{values['use']}.\n")
     Console().print(calibrators_table(values), highlight=False)
     print(f"\nRead: {fitted.file}: {fitted.took}.")
-    if saved is not None:
-        print(f"Saved: {saved}")
-        print(f"Next: surefoot calibrate OTHER.npz --apply {shlex.quote(str(saved))} --out repaired.npz")
+    print(f"Saved: {saved}" + (", which changes nothing" if fitted.calibrator.name == "none" else ""))
+    ending = _written_as(Path(fitted.file))
+    print(f"Next: surefoot calibrate OTHER{ending} --apply {shlex.quote(str(saved))} --out repaired{ending}")
 
 
 def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
@@ -218,8 +220,14 @@ def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
 
         print(json.dumps({**plain(dataclasses.asdict(applied)), "written": str(written)}, indent=2, ensure_ascii=False))
         return
-    ece = [f"{100 * each.ece.estimate:.1f} %" for each in (applied.before, applied.after)]
-    nll = [f"{each.nll:.3f}" for each in (applied.before, applied.after)]
-    print(f"{applied.calibrator} brings ECE from {ece[0]} to {ece[1]} and NLL from {nll[0]} to {nll[1]}.")
+    mean = [f"{100 * each:.1f} %" for each in applied.means]
+    if applied.before is not None and applied.after is not None:
+        ece = [f"{100 * each.ece.estimate:.1f} %" for each in (applied.before, applied.after)]
+        nll = [f"{each.nll:.3f}" for each in (applied.before, applied.after)]
+        of = "ECE" if applied.of == "confidence" else f"mean {applied.of} from {mean[0]} to {mean[1]}, its ECE"
+        print(f"{applied.calibrator} brings {of} from {ece[0]} to {ece[1]} and NLL from {nll[0]} to {nll[1]}.")
+    else:
+        means = f"mean {applied.of} from {mean[0]} to {mean[1]}"
+        print(f"{applied.calibrator} brings the {means}; no labels to score it by.")
     print(f"Read: {applied.file}, {applied.n:,} rows: {applied.took}.")
     print(f"Written: {written}")

@@ -139,3 +139,29 @@ def equal_mass_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
         return before[ends] - before[ends - count.long()]
 
     return torch.stack([count, per_run(ordered), per_run(means)])
+
+
+def quantile_sums(values: Tensor, correct: Tensor, n_bins: int) -> Tensor:
+    """Do what :func:`bin_sums` does for bins of about equal mass that never part equal values.
+
+    Args:
+        values: Any numbers, shape ``(n,)``.
+        correct: 1 where it happened, shape ``(n,)``.
+        n_bins: At most so many bins; fewer where many values are equal.
+
+    Returns:
+        Shape ``(3, bins)``, float64: count, sum of values, sum of correctness; no bin is empty.
+
+    Example:
+        >>> quantile_sums(torch.tensor([0.1, 0.1, 0.1, 0.9]), torch.tensor([0, 1, 0, 1]), 2)[0]
+        tensor([3., 1.], dtype=torch.float64)
+    """
+    check_bins(n_bins)
+    value, hits = values.detach().double().cpu().numpy(), correct.detach().double().cpu().numpy()
+    ordered = np.sort(value)
+    # The last value of each run but the last one; equal values end in the same run.
+    ends = np.unique(ordered[np.arange(1, n_bins) * len(ordered) // n_bins - 1]) if len(ordered) >= n_bins else ordered
+    _, cell = np.unique(np.searchsorted(np.unique(ends), value), return_inverse=True)
+    return torch.from_numpy(
+        np.stack([np.bincount(cell, weights) for weights in (None, value, hits)]).astype(np.float64)
+    )

@@ -15,7 +15,8 @@ from surefoot.metrics.classwise_ece import ece_of_classes
 from surefoot.metrics.reliability import Consistency, Reliability, consistency, reliability_of_sums
 from surefoot.seeding import generator as make_generator
 
-Finding = Literal["over-confident", "under-confident", "mixed", "calibrated"]
+# The risk of one of two classes can also be overstated or understated; see ``surefoot.metrics.risk``.
+Finding = Literal["over-confident", "under-confident", "mixed", "calibrated", "overstated", "understated"]
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def class_figure(classes: Sequence[Json], mark: Mark) -> Figure:
 
 
 def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
-    """Draw confidence less accuracy of each slice with its interval.
+    """Draw confidence less accuracy of each slice, or mean risk less event rate, with its interval.
 
     Args:
         slices: Of one column.
@@ -64,7 +64,8 @@ def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
         The figure.
     """
     shown = list(reversed(slices))
-    gaps = [each["verdict"]["gap"] for each in shown]
+    is_risk = bool(shown[0].get("risk"))
+    gaps = [each["risk" if is_risk else "verdict"]["gap"] for each in shown]
     points = {
         "type": "scatter",
         "mode": "markers",
@@ -95,7 +96,7 @@ def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
                 "nticks": 6,
                 "zeroline": True,
                 "zerolinecolor": "--ink",
-                "title": {"text": "confidence − accuracy", "standoff": 6},
+                "title": {"text": "mean risk − event rate" if is_risk else "confidence − accuracy", "standoff": 6},
                 "fixedrange": True,
             },
             "yaxis": {**AXIS, "type": "category", "fixedrange": True, "dtick": 1},

@@ -10,10 +10,22 @@ from surefoot.report.audit_figures import class_figure, risk_figure, slice_figur
 from surefoot.report.audit_tables import name_of, show_gap
 from surefoot.report.bins import Bins, bin_rows, lean
 from surefoot.report.document import write_document
-from surefoot.report.figures import reliability_figure
+from surefoot.report.figures import Figure, reliability_figure
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.measures import MEASURES, show, show_interval
 from surefoot.report.numbers import join, show_count, signed
+from surefoot.report.risk import (
+    REPAIR_HEADS,
+    SLICE_HEADS,
+    measures_of,
+    of_two,
+    positive_words,
+    repair_rows,
+    risk_advice,
+    risk_cards,
+    slice_row,
+)
+from surefoot.report.risk_figures import risk_reliability_figure
 
 Json = Mapping[str, Any]
 
@@ -25,6 +37,7 @@ def write_audit_page(
     comparison: Json | None = None,
     command: str | None = None,
     repair_commands: Sequence[str] = (),
+    repair_notes: Sequence[str] = (),
 ) -> Path:
     """Write the page of one or several audits.
 
@@ -34,16 +47,18 @@ def write_audit_page(
         comparison: As ``AuditComparison.to_json`` writes it, where two files are compared.
         command: What was typed.
         repair_commands: What to type next, one per audit.
+        repair_notes: What must be known about each; empty where nothing.
 
     Returns:
         ``path``.
     """
-    labels = _labels(audits, comparison)
+    labels, is_risk = _labels(audits, comparison), of_two(audits)
     models: list[dict[str, Any]] = [
-        {"label": label, "mark": mark_of(index), "audit": audit, "id": index}
+        {"label": label, "mark": mark_of(index), "audit": audit, "id": index, "repairs": _repairs(audit)}
         for index, (label, audit) in enumerate(zip(labels, audits, strict=True))
     ]
-    cards = [card for model in models for card in _cards(model, alone=len(models) == 1)]
+    cards_of = risk_cards if is_risk else _cards
+    cards = [card for model in models for card in cards_of(model, alone=len(models) == 1)]
     return write_document(
         "audit.html",
         path,
@@ -53,6 +68,8 @@ def write_audit_page(
         command=command,
         models=models,
         comparison=comparison,
+        is_risk=is_risk,
+        repair_heads=REPAIR_HEADS,
         facts=[(model["label"] if len(models) > 1 else "File", _facts(model["audit"])) for model in models],
         rows=_measure_rows(audits, comparison),
         cards=cards,
@@ -60,6 +77,7 @@ def write_audit_page(
         slices=[table for model in models for table in _slice_tables(model)],
         advice=[_advice(audit) for audit in audits],
         repair_commands=list(repair_commands),
+        repair_notes=list(repair_notes) or [""] * len(audits),
         level=f"{100 * audits[0]['verdict']['ece']['level']:.0f} %",
     )
 
@@ -94,17 +112,21 @@ def _facts(audit: Json) -> list[str]:
         f"taken: {audit['took']}",
         *audit["notes"],
     ]
+    if audit.get("two_classes"):
+        words.append(f"positive: {positive_words(audit['two_classes'])}")
     if audit["repair"]:
         words.append(f"Temperature fitted on {audit['repair']['fitted_on']}.")
     return words
 
 
+def _repairs(audit: Json) -> list[tuple[str, ...]]:
+    return repair_rows(audit["two_classes"]) if audit.get("two_classes") else []
+
+
 def _measure_rows(audits: Sequence[Json], comparison: Json | None) -> list[dict[str, Any]]:
     rows = []
-    for each in MEASURES:
+    for each in measures_of(audits, brief=False):
         found = [audit["measures"].get(each.key) for audit in audits]
-        if not any(found):
-            continue
         cells = [
             (show(each, value["estimate"], digits=2), show_interval(each, value, digits=2)) if value else ("–", "")
             for value in found
@@ -163,10 +185,21 @@ def _slice_tables(model: Mapping[str, Any]) -> list[dict[str, Any]]:
             "column": column,
             "mark": model["mark"],
             "slices": slices,
-            "rows": [_slice_row(each) for each in slices],
+            "heads": SLICE_HEADS if slices[0].get("risk") else _SLICE_HEADS,
+            "says": _slice_words(slices[0]),
+            "rows": [slice_row(each) if each.get("risk") else _slice_row(each) for each in slices],
         }
         for number, (column, slices) in enumerate(columns.items())
     ]
+
+
+_SLICE_HEADS = ("n", "right %", "gap", "ECE %", "finding")
+
+
+def _slice_words(each: Json) -> tuple[str, str]:
+    if each.get("risk"):
+        return "Mean risk less event rate", "right of zero overstated, left of it understated"
+    return "Confidence less accuracy", "right of zero over-confident, left of it under-confident"
 
 
 def _slice_row(each: Json) -> tuple[str, ...]:
@@ -183,14 +216,7 @@ def _slice_row(each: Json) -> tuple[str, ...]:
 
 
 def _figures(models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    figures = [
-        {
-            "id": card["id"],
-            "switch": "view",
-            "views": {"": reliability_figure(card["views"][""]["bins"], card["mark"])},
-        }
-        for card in cards
-    ]
+    figures = [{"id": card["id"], "switch": "view", "views": {"": _diagram(card)}} for card in cards]
     for model in models:
         classes = class_figure(model["audit"]["verdict"]["classes"], model["mark"])
         figures.append({"id": f"classes-{model['id']}", "views": {"": classes}})
@@ -202,8 +228,16 @@ def _figures(models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, A
     return [*figures, {"id": "risk", "views": {"": risk_figure(curves)}}]
 
 
+def _diagram(card: Mapping[str, Any]) -> Figure:
+    if "bins" in card:
+        return risk_reliability_figure(card["bins"], card["mark"])
+    return reliability_figure(card["views"][""]["bins"], card["mark"])
+
+
 def _advice(audit: Json) -> str:
     """Say what follows from the verdict."""
+    if audit.get("two_classes"):
+        return risk_advice(audit)
     finding, repair = audit["verdict"]["finding"], audit["repair"]
     limit = 100 * audit["verdict"]["consistency"]["limit"]
     if finding == "calibrated":

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from surefoot.report.measures import MEASURES, Measure, show, show_interval
 from surefoot.report.numbers import show_count, signed
+from surefoot.report.risk import REPAIR_HEADS, SLICE_HEADS, measures_of, of_two, positive_words, repair_rows, slice_row
 
 Json = Mapping[str, Any]
 _FEW = 5  # classes shown
@@ -60,7 +61,7 @@ def _table(*heads: str) -> Table:
 
 
 def _shown(audits: Sequence[Json]) -> list[Measure]:
-    return [each for each in MEASURES if each.brief and any(each.key in audit["measures"] for audit in audits)]
+    return measures_of(audits, brief=True)
 
 
 def _measures(audit: Json) -> Table:
@@ -76,6 +77,8 @@ def _measures(audit: Json) -> Table:
 
 
 def _models(audits: Sequence[Json]) -> Table:
+    if of_two(audits):
+        return _risk_models(audits)
     shown = [each for each in _shown(audits) if each.key in ("accuracy", "confidence_gap", "ece", "nll")]
     table = _table("model", *(each.label for each in shown), "temperature", "ECE after")
     for audit in audits:
@@ -83,6 +86,18 @@ def _models(audits: Sequence[Json]) -> Table:
         repair = audit["repair"]
         after = [f"{repair['temperature']:.2f}", f"{100 * repair['ece']['estimate']:.1f} %"] if repair else ["–", "–"]
         table.add_row(audit["model"] or audit["file"], *values, *after)
+    return table
+
+
+def _risk_models(audits: Sequence[Json]) -> Table:
+    shown = [
+        each for each in _shown(audits) if each.key in ("mean_risk", "event_rate", "risk_ece", "risk_auroc", "nll")
+    ]
+    table = _table("model", *(each.label for each in shown))
+    for audit in audits:
+        found = [audit["measures"].get(each.key) for each in shown]
+        values = [show(each, value["estimate"]) if value else "–" for each, value in zip(shown, found, strict=True)]
+        table.add_row(audit["model"] or audit["file"], *values)
     return table
 
 
@@ -110,7 +125,10 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
     yield ""
     if named:
         yield Text(name_of(audit), "bold")
-    if audit["verdict"]["classes"] and audit["verdict"]["finding"] != "calibrated":
+    two = audit.get("two_classes")
+    if two and two["repairs"] and audit["verdict"]["finding"] != "calibrated":
+        yield _repairs(two)
+    if not two and audit["verdict"]["classes"] and audit["verdict"]["finding"] != "calibrated":
         worst = audit["verdict"]["classes"][:_FEW]
         words = ", ".join(f"{each['name']} {100 * each['ece']:.1f} %" for each in worst)
         yield Text(f"Worst classes by the ECE of their probability: {words}.")
@@ -118,11 +136,27 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield _slices(audit)
     for note in audit["notes"]:
         yield Text(f"Note: {note}")
+    if two:
+        yield Text(f"Positive: {positive_words(two)}.")
     rows = f"{show_count(audit['n'])} × {show_count(audit['n_classes'])}"
     yield Text(f"Read: {audit['file']}, {rows}: {audit['took']}.")
 
 
+def _repairs(two: Json) -> Table:
+    table = _table(*REPAIR_HEADS)
+    for row in repair_rows(two):
+        table.add_row(*row)
+    table.caption = f"Fitted on {two['fitted_on']}."
+    table.caption_justify = "left"
+    return table
+
+
 def _slices(audit: Json) -> Table:
+    if audit["slices"][0].get("risk"):
+        table = _table("slice", *SLICE_HEADS)
+        for each in audit["slices"][:_SLICES]:
+            table.add_row(f"{each['column']} = {each['value']}", *slice_row(each)[1:])
+        return _cut(table, audit)
     table = _table("slice", "n", "accuracy", "confidence − accuracy", "ECE", "finding")
     for each in audit["slices"][:_SLICES]:
         verdict = each["verdict"]
@@ -135,6 +169,10 @@ def _slices(audit: Json) -> Table:
             f"{100 * verdict['ece']['estimate']:.1f} %",
             verdict["finding"],
         )
+    return _cut(table, audit)
+
+
+def _cut(table: Table, audit: Json) -> Table:
     if (rest := len(audit["slices"]) - _SLICES) > 0:
         table.caption = f"and {rest} more on the page"
     return table
@@ -149,7 +187,16 @@ def calibrators_table(values: Json) -> Table:
     Returns:
         The table.
     """
-    table = _table("calibrator", "NLL", "above best", "Brier", "ECE", "accuracy", "parameters")
+    is_risk = values.get("n_classes") == 2
+    table = _table(*(
+        "calibrator",
+        "NLL",
+        "above best",
+        "Brier",
+        "ECE of P" if is_risk else "ECE",
+        "accuracy",
+        "parameters",
+    ))
     for each in values["candidates"]:
         above = "" if not each["above_best"] else f"{each['above_best']:.4f} ± {each['standard_error']:.4f}"
         above = "∞" if each["above_best"] is None else above
@@ -157,7 +204,7 @@ def calibrators_table(values: Json) -> Table:
             "∞" if each["nll"] is None else f"{each['nll']:.4f}",
             above,
             f"{each['brier']:.4f}",
-            f"{100 * each['ece']:.1f} %",
+            f"{100 * each['risk_ece' if is_risk else 'ece']:.1f} %",
             f"{100 * each['accuracy']:.1f} %",
             show_count(each["n_parameters"]),
         )

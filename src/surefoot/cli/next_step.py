@@ -1,0 +1,70 @@
+"""What to type after an audit: a calibrator is fitted on rows that are held out, never on those audited."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_CALIBRATION = ("calibration", "validation", "val", "dev", "calib", "cal", "valid")
+_TEST = re.compile(r"(?<![a-z])(test|testing|eval|holdout|heldout)(?![a-z])", re.IGNORECASE)
+ELSEWHERE = "on rows of the same model that are not audited here, for on these it would flatter"
+
+
+def next_steps(
+    files: Sequence[Path], audits: Sequence[Mapping[str, Any]], is_logits: bool | None, labels: str | None
+) -> list[tuple[str, str]]:
+    """Write the command that repairs each audited model, and what must be known about it.
+
+    Args:
+        files: One, or one per audit.
+        audits: As ``Audit.to_json`` writes them.
+        is_logits: What the scores are, where it was said.
+        labels: The labels, where they were named.
+
+    Returns:
+        A command and a note, which is empty where there is a file to fit on.
+    """
+    return [
+        _next_step(files[min(number, len(files) - 1)], audit, is_logits, labels) for number, audit in enumerate(audits)
+    ]
+
+
+def _next_step(path: Path, audit: Mapping[str, Any], is_logits: bool | None, labels: str | None) -> tuple[str, str]:
+    beside = path if audit["held_out"] else held_out_beside(path)
+    target = str(beside) if beside is not None else f"HELD-OUT{_ending(path)}"
+    words = ["surefoot", "calibrate", target]
+    if is_logits is not None:
+        words.append("--logits" if is_logits else "--probs")
+    if labels is not None and path.suffix != ".npy":  # those in a file of their own are of other rows
+        words += ["--labels", labels]
+    if audit["model"]:
+        words += ["--model", audit["model"]]
+    return shlex.join(words), "" if beside is not None else ELSEWHERE
+
+
+def held_out_beside(path: Path) -> Path | None:
+    """Find a calibration or validation file in the same folder and format.
+
+    Args:
+        path: The audited file.
+
+    Returns:
+        ``resnet_val.csv`` beside ``resnet_test.csv``, else ``val.csv`` and the like; None if there is none.
+    """
+    ending = _ending(path)
+    stem = path.name[: len(path.name) - len(ending)]
+    stems = [_TEST.sub(word, stem) for word in _CALIBRATION if _TEST.search(stem)]
+    for candidate in (*stems, *_CALIBRATION):
+        found = path.with_name(f"{candidate}{ending}")
+        if found.is_file() and not found.samefile(path):
+            return found
+    return None
+
+
+def _ending(path: Path) -> str:
+    """Give the ending that says the format, with ``.gz`` where it follows."""
+    packed = ".gz" if path.suffix.lower() == ".gz" else ""
+    return (path.with_suffix("") if packed else path).suffix + packed

@@ -1,0 +1,235 @@
+"""Two classes: the probability of the one that matters, the *risk*, beside how often it happens.
+
+With two classes the confidence of the likelier one hides what people ask for. Where 2.4 % are ill and the mean
+probability of illness is 12 %, the model looks *under*-confident, being too unsure of the healthy, while every risk
+that it gives is five times too high. So these functions look at one column, p = P(positive), and at the events.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from scipy.optimize import brentq
+from scipy.stats import norm
+from torch import Tensor
+
+from surefoot.errors import InputError
+from surefoot.metrics._binning import quantile_sums
+from surefoot.metrics._ranking import area_under_roc, average_precision
+from surefoot.metrics.bootstrap import Interval, bootstrap_sums
+from surefoot.metrics.reliability import Consistency, Reliability, consistency, reliability_of_sums
+
+RiskFinding = Literal["overstated", "understated", "mixed", "calibrated"]
+_FEW = 10  # of a class; below, the spread of its ranks cannot be estimated from them
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Mean risk beside the event rate, and the reliability of the risk. Fractions, with intervals."""
+
+    n: int
+    events: int
+    mean: float
+    rate: Interval
+    """How often it happens: events / n, with Wilson's interval."""
+    gap: Interval
+    """Mean risk less event rate: above 0 overstated, below 0 understated."""
+    ece: Interval
+    """Mean distance of risk and event rate over bins of the risk."""
+    consistency: Consistency
+    reliability: Reliability
+    finding: RiskFinding
+
+
+def judge_risk(risk: Tensor, happened: Tensor, *, n_bins: int = 15, level: float = 0.95) -> Risk:
+    """Judge the probabilities of an event.
+
+    Args:
+        risk: Probability of the event, shape ``(n,)``.
+        happened: 1 where it happened, shape ``(n,)``.
+        n_bins: Number of bins, with about as many examples in each.
+        level: Of intervals, bars and the test of calibration.
+
+    Returns:
+        The verdict.
+
+    Example:
+        >>> risk = torch.full((1000,), 0.12)
+        >>> found = judge_risk(risk, torch.arange(1000) < 24)  # 12 % risk, 2.4 % happen
+        >>> found.finding, round(found.mean / found.rate.estimate, 1)
+        ('overstated', 5.0)
+    """
+    sums = risk_sums(risk, happened, n_bins)
+    return risk_of_sums(sums, sums, level=level)
+
+
+def risk_sums(risk: Tensor, happened: Tensor, n_bins: int) -> Tensor:
+    """Count examples and add up risk and events in bins with about as many examples in each.
+
+    Risks of rare events crowd next to 0, where bins of equal width would hold nearly all of them in the first.
+
+    Args:
+        risk: Probability of the event, shape ``(n,)``.
+        happened: 1 where it happened, shape ``(n,)``.
+        n_bins: Number of bins; fewer where many risks are equal.
+
+    Returns:
+        Shape ``(3, bins)``, float64.
+
+    Raises:
+        InputError: If a risk is no probability, or there is not one per event.
+    """
+    if risk.ndim != 1 or risk.shape != happened.shape or not len(risk):
+        raise InputError(
+            f"Expected one risk per example, but got {tuple(risk.shape)} and {tuple(happened.shape)}. Pass P(positive)."
+        )
+    if not bool(((risk >= 0) & (risk <= 1)).all()):
+        raise InputError(
+            f"Expected risks in [0, 1], but got {risk.min().item():.6g} to {risk.max().item():.6g}. Pass P(positive)."
+        )
+    return quantile_sums(risk, happened, n_bins)
+
+
+def risk_of_sums(totals: Tensor, bins: Tensor, *, level: float = 0.95) -> Risk:
+    """Judge from sums alone.
+
+    Args:
+        totals: Shape ``(3, any)``: count, sum of risk, events of all examples, in whatever bins of the risk.
+        bins: The same of all or of a random part of them, in the bins to be shown.
+        level: Of intervals, bars and the test of calibration.
+
+    Returns:
+        The verdict. Where the interval of the gap holds 0, ``calibrated`` means that chance alone often gives such an
+        ECE, and ``mixed`` that it does not: too high in some bins, too low in others.
+    """
+    count, risk, events = (part.sum().item() for part in totals.double())
+    mean, rate = risk / count, events / count
+    low, high = rate_interval(rate, count, level)
+    # Given the risks, only the events are left to chance; what the risks tell apart, chance no longer moves.
+    near, far = rate_interval(rate, count / _left_to_chance(totals.double()), level)
+    gap = Interval("risk_gap", mean - rate, mean - far, mean - near, level, "score", 0)
+    chance = consistency(bins, level=level)
+    return Risk(
+        n=int(count),
+        events=round(events),
+        mean=mean,
+        rate=Interval("event_rate", rate, low, high, level, "wilson", 0),
+        gap=gap,
+        ece=bootstrap_sums("ece", bins, level=level),
+        consistency=chance,
+        reliability=reliability_of_sums(bins, level=level),
+        finding=_finding(gap, chance),
+    )
+
+
+def _finding(gap: Interval, chance: Consistency) -> RiskFinding:
+    """Let the mean speak where it makes out at least half of the error; else too high here is too low there."""
+    if 0.0 not in gap and (2 * abs(gap.estimate) >= chance.ece or not chance.miscalibrated):
+        return "overstated" if gap.estimate > 0 else "understated"
+    return "mixed" if chance.miscalibrated else "calibrated"
+
+
+def rate_interval(share: float, n: float, level: float) -> tuple[float, float]:
+    r"""Wilson's interval for a share of n, which covers also where events are few or none.
+
+    .. math:: \frac{p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}}{1 + z^2/n}
+
+    Args:
+        share: Observed share p.
+        n: Number of examples, or what they are worth.
+        level: How often such intervals hold the truth.
+
+    Returns:
+        Both ends.
+
+    Example:
+        >>> [round(end, 3) for end in rate_interval(0.0, 10, 0.95)]  # 1.96² / (10 + 1.96²)
+        [0.0, 0.278]
+    """
+    z = float(norm.ppf((1 + level) / 2))
+    middle, reach = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low, high = ((middle + sign * reach) / (1 + z * z / n) for sign in (-1, 1))
+    return (0.0 if share == 0 else max(0.0, low)), (1.0 if share == 1 else min(1.0, high))
+
+
+def _left_to_chance(totals: Tensor) -> float:
+    """Give the variance of the events within bins of the risk, as a share of that of as many coin tosses."""
+    count, _, events = totals[:, totals[0] > 0]
+    rate = (events.sum() / count.sum()).item()
+    if not 0 < rate < 1:
+        return 1.0
+    within = (events + 1) / (count + 2)  # never 0: bins with few examples must not look certain
+    left: float = ((count * within * (1 - within)).sum() / (count.sum() * rate * (1 - rate))).item()
+    return min(1.0, left)
+
+
+def ranking(risk: Tensor, happened: Tensor, *, level: float = 0.95) -> tuple[Interval, Interval] | None:
+    """Say how well the risk ranks: AUROC, and average precision, of the positive class.
+
+    The AUROC gets the wider of two intervals: that of DeLong et al. 1988 on the scale of log-odds, and that which
+    inverts the test with the variance of Hanley and McNeil 1982; below ten examples of a class, Wilson's for as many
+    as the smaller class has, which no ranking can exceed (Birnbaum and Klose 1957). Average precision gets Wilson's
+    for as many as there are events (after Boyd et al. 2013).
+
+    Args:
+        risk: Probability of the event, shape ``(n,)``.
+        happened: 1 where it happened, shape ``(n,)``.
+        level: Of the intervals.
+
+    Returns:
+        Both; None where all or none of the examples are events.
+
+    Example:
+        >>> auroc, precision = ranking(torch.tensor([0.9, 0.7, 0.6]), torch.tensor([1, 0, 1]))
+        >>> auroc.estimate, round(precision.estimate, 4)  # (1 + 2/3) / 2
+        (0.5, 0.8333)
+    """
+    positive, negative = risk[happened.bool()].double(), risk[~happened.bool()].double()
+    m, n = len(positive), len(negative)
+    if not m or not n:
+        return None
+    area = area_under_roc(positive, negative).item()
+    precision = average_precision(positive, negative).item()
+    if min(m, n) < _FEW:
+        low, high = rate_interval(area, min(m, n), level)
+    else:
+        ends = (_by_places(positive, negative, area, level), _by_test(area, m, n, level))
+        low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    return (
+        Interval("risk_auroc", area, low, high, level, "score", 0),
+        Interval("average_precision", precision, *rate_interval(precision, m, level), level, "wilson", 0),
+    )
+
+
+def _by_places(positive: Tensor, negative: Tensor, area: float, level: float) -> tuple[float, float]:
+    """Give DeLong's interval on the scale of log-odds; of no width where one class is above the other throughout."""
+    if not 0 < area < 1:
+        return area, area
+    above = _share_below(positive, negative).var() / len(positive)
+    below = _share_below(negative, positive).var() / len(negative)
+    reach = float(norm.ppf((1 + level) / 2)) * (above + below).sqrt().item() / (area * (1 - area))
+    middle = math.log(area / (1 - area))
+    return 1 / (1 + math.exp(reach - middle)), 1 / (1 + math.exp(-reach - middle))
+
+
+def _share_below(scores: Tensor, others: Tensor) -> Tensor:
+    ordered = others.sort().values
+    both = torch.searchsorted(ordered, scores) + torch.searchsorted(ordered, scores, right=True)
+    return both.double() / (2 * len(others))
+
+
+def _by_test(area: float, m: int, n: int, level: float) -> tuple[float, float]:
+    """Give all areas that a test with the variance of Hanley and McNeil does not refuse."""
+    z = float(norm.ppf((1 + level) / 2))
+
+    def refused(t: float) -> float:
+        spread = t * (1 - t) + (m - 1) * (t / (2 - t) - t * t) + (n - 1) * (2 * t * t / (1 + t) - t * t)
+        return (area - t) ** 2 - z * z * spread / (m * n)
+
+    hair = 1e-9  # at 0 and 1 themselves the variance is 0, which would be a root too
+    low = brentq(refused, 0.0, min(area, 1 - hair)) if area > 0 else 0.0
+    high = brentq(refused, max(area, hair), 1.0) if area < 1 else 1.0
+    return float(low), float(high)

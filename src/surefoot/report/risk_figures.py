@@ -1,0 +1,77 @@
+"""The figure for the probability of one class: how often it happens over how likely it was said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from surefoot.report.bins import Bins
+from surefoot.report.figures import AXIS, Figure, layout
+from surefoot.report.marks import Mark
+
+
+def risk_reliability_figure(bins: Bins, mark: Mark) -> Figure:
+    """Draw the event rate over the mean risk of each bin, with consistency bars on the diagonal.
+
+    The axes end where the largest risk or rate does: risks of rare events would vanish in a corner of the whole.
+
+    Args:
+        bins: With about as many examples in each.
+        mark: Colour of the model.
+
+    Returns:
+        The figure.
+    """
+    filled = [b for b, n in enumerate(bins.count) if n]
+    risk = [bins.confidence[b] or 0.0 for b in filled]
+    rate = [bins.accuracy[b] or 0.0 for b in filled]
+    bars = _bars(bins, filled, risk)
+    tops = [at + up for at, up in zip(risk, bars["error_y"]["array"], strict=True)]
+    end = min(1.0, 1.08 * max(*risk, *rate, *tops, 0.01))
+    diagonal = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [0, end],
+        "y": [0, end],
+        "line": {"color": "--ink", "width": 1.2, "dash": "dash"},
+        "hoverinfo": "skip",
+    }
+    points = {
+        "type": "scatter",
+        "mode": "markers+lines",
+        "x": risk,
+        "y": rate,
+        "line": {"color": mark.color, "width": 1.4},
+        "marker": {"color": mark.color, "size": 9, "symbol": mark.symbol},
+        "customdata": [[bins.count[b]] for b in filled],
+        "hovertemplate": "mean risk %{x:.2%}<br>happened %{y:.2%}<br>n = %{customdata[0]:,}<extra></extra>",
+    }
+    axis = {**AXIS, "range": [0, end], "tickformat": ".1~%", "nticks": 6, "fixedrange": True}
+    return {
+        "data": [diagonal, bars, points],
+        "layout": {
+            **layout(height=380),
+            "hovermode": "closest",
+            "dragmode": False,
+            "xaxis": {**axis, "title": {"text": "mean risk", "standoff": 6}},
+            "yaxis": {**axis, "title": {"text": "happened", "standoff": 6}},
+        },
+    }
+
+
+def _bars(bins: Bins, filled: Sequence[int], risk: Sequence[float]) -> Figure:
+    """Where the event rate of each bin lies by chance alone if its risk is right."""
+    low = [(bins.low or bins.confidence)[b] or 0.0 for b in filled]
+    high = [(bins.high or bins.confidence)[b] or 0.0 for b in filled]
+    reach = {
+        "array": [max(0.0, top - at) for at, top in zip(risk, high, strict=True)],
+        "arrayminus": [max(0.0, at - bottom) for at, bottom in zip(risk, low, strict=True)],
+    }
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": list(risk),
+        "y": list(risk),
+        "marker": {"size": 3, "color": "--ink"},
+        "error_y": {"type": "data", "symmetric": False, **reach, "color": "--ink", "thickness": 1.5, "width": 4},
+        "hoverinfo": "skip",
+    }
