@@ -7,7 +7,6 @@ micro-batch that was differentiated outside of the closure, say, must not be cle
 from __future__ import annotations
 
 from collections.abc import Iterable
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -17,36 +16,30 @@ from surefoot.errors import InputError
 Leftovers = dict[Tensor, tuple[Tensor, int]]  # by parameter: a gradient, and how often it had been written to
 
 
-class Used:
-    """Remembers the gradients that are in place, without keeping them alive."""
+def mark_used(params: Iterable[Tensor]) -> None:
+    """Note on the gradients in place that they have been used, by this optimizer or another one of ours."""
+    for parameter in params:
+        if (grad := parameter.grad) is not None:
+            grad._used_at = grad._version  # type: ignore[attr-defined]  # goes away with the gradient itself
 
-    def __init__(self) -> None:
-        self._marks: dict[int, tuple[ref[Tensor], int]] = {}
 
-    def mark(self, params: Iterable[Tensor]) -> None:
-        """Take down which gradients are in place now: they have been used."""
-        self._marks = {id(p): (ref(grad), grad._version) for p in params if (grad := p.grad) is not None}
+def unused(params: Iterable[Tensor]) -> Leftovers:
+    """Find the gradients that came, or were added to, since they were last marked.
 
-    def unused(self, params: Iterable[Tensor]) -> Leftovers:
-        """Find the gradients that came, or were added to, since the last :meth:`mark`.
+    Args:
+        params: Parameters, some of which may have a gradient.
 
-        Args:
-            params: Parameters, some of which may have a gradient.
-
-        Returns:
-            Those gradients; not the ones that have been set to zero, which hold nothing.
-        """
-        found = {}
-        for parameter in params:
-            grad = parameter.grad
-            if grad is None:
-                continue
-            known, version = self._marks.get(id(parameter), (None, -1))
-            if known is not None and known() is grad and version == grad._version:
-                continue
-            if grad.layout != torch.strided or bool(grad.any()):
-                found[parameter] = grad, grad._version
-        return found
+    Returns:
+        Those gradients; not the ones that have been set to zero, which hold nothing.
+    """
+    found = {}
+    for parameter in params:
+        grad = parameter.grad
+        if grad is None or getattr(grad, "_used_at", -1) == grad._version:
+            continue
+        if grad.layout != torch.strided or bool(grad.any()):
+            found[parameter] = grad, grad._version
+    return found
 
 
 def refuse(leftovers: Leftovers) -> None:

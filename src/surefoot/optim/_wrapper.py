@@ -20,7 +20,7 @@ from surefoot.optim._closure import WHAT_TO_RETURN, Closure, terms_of
 from surefoot.optim._distributed import is_distributed, telling
 from surefoot.optim._facts import StepFacts
 from surefoot.optim._hooks import bare_step, hooks_may_return, told_if_heard
-from surefoot.optim._leftovers import Leftovers, Used, refuse, was_differentiated
+from surefoot.optim._leftovers import Leftovers, mark_used, refuse, unused, was_differentiated
 from surefoot.optim._making import Making
 from surefoot.optim._norms import total_norm
 from surefoot.optim._statistics import Buffers, Networks
@@ -88,8 +88,7 @@ class Wrapper(Optimizer, metaclass=Making):
         self.t = 0
         self._networks = Networks()
         self._kept: Buffers | None = None
-        self._used = Used()
-        self._used.mark(self.parameters())
+        mark_used(self.parameters())  # what is there from before is no micro-batch of ours
         self._leftovers: Leftovers = {}
         self._reduced = False
         self._in_closure = False
@@ -174,14 +173,13 @@ class Wrapper(Optimizer, metaclass=Making):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle the wrapper with its base, which torch's own version would drop."""
-        passing: dict[str, Any] = {"_networks": Networks(), "_kept": None, "_used": Used(), "_leftovers": {}}
+        passing: dict[str, Any] = {"_networks": Networks(), "_kept": None, "_leftovers": {}}
         return {key: value for key, value in self.__dict__.items() if key != "step"} | passing  # a scheduler's patch
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take up a copied or pickled state."""
         self.__dict__.update(state)
         self._patch_step_function()
-        self._used.mark(self.parameters())
 
     @staticmethod
     def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -214,7 +212,7 @@ class Wrapper(Optimizer, metaclass=Making):
         self._loss: Tensor | None = None
         if closure is not None:
             self._keep_buffers()
-            self._leftovers = self._used.unused(self.parameters())
+            self._leftovers = unused(self.parameters())
         try:
             self._take_step(closure, scaler)
         except DivergedError as error:
@@ -224,7 +222,7 @@ class Wrapper(Optimizer, metaclass=Making):
         finally:
             self._kept = None
             if not self._leftovers:  # else the closure was not evaluated, or refused: they still wait for a step
-                self._used.mark(self.parameters())
+                mark_used(self.parameters())
         return self._loss
 
     @abstractmethod
