@@ -39,6 +39,12 @@ def small_npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def mypkg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the parts that the documents name by import path be found."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "own"))
+
+
 @pytest.fixture(scope="session")
 def small_splits() -> Splits:
     return splits_from_arrays(small_arrays(), origin="small")

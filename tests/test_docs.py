@@ -75,10 +75,12 @@ def test_the_changelog_knows_the_version() -> None:
     assert f"## {surefoot.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
+@pytest.mark.usefixtures("mypkg")
 def test_commands_named_in_documents_parse() -> None:
     """Methods, models and data sets that the documents mention exist."""
     for document in DOCUMENTS:
-        for text in re.findall(r"--methods ['\"]?([^\s'\"`]+)", document.read_text()):
+        quoted = [text for _, text in re.findall(r"--methods? (['\"])(.+?)\1", document.read_text())]
+        for text in quoted + re.findall(r"--methods ([^\s'\"`]+)", document.read_text()):
             for method in split_methods(text):
                 parse_method(method)
         for name in re.findall(r"--model (\w+)\b(?![:.])", document.read_text()):

@@ -21,6 +21,7 @@ def test_every_part_has_a_row(document: str, kind: object) -> None:
     assert named - hooks == {part.name for part in kind}
 
 
+@pytest.mark.usefixtures("mypkg")
 def test_methods_in_the_text_can_be_typed() -> None:
     text = (DOCS / "losses.md").read_text()
     typed = re.findall(r"`((?:[a-z_]+):[a-z_0-9]+=[^`]*)`", text) + re.findall(r'--method "(.*?)"', text)

@@ -36,7 +36,9 @@ class Settings:
         str | None, typer.Option(help="Make training labels wrong: sym:0.2, pairflip:0.4, asym:0.4 or given:FILE.npy.")
     ] = None
     epochs: Annotated[int, typer.Option(help="Passes over the training split.")] = 40
-    batch_size: Annotated[int, typer.Option(help="Examples per step.")] = 128
+    batch_size: Annotated[
+        int, typer.Option(help="Examples per step, at most: the batches of an epoch are of one size.")
+    ] = 128
     lr: Annotated[float | None, typer.Option(help="Learning rate. Default: the optimizer's own, 0.1 for sgd.")] = None
     momentum: Annotated[float | None, typer.Option(help="Momentum. Default: the optimizer's own, 0.9 for sgd.")] = None
     weight_decay: Annotated[

@@ -51,7 +51,7 @@ class OnLogits(Scheduled):
 
 
 def schedule(horizon: Horizon, every: int | None) -> Every:
-    """Measure every so many steps and at the end; None for the end of every epoch."""
+    """Measure every so many steps and at the end; None for as many as an epoch has."""
     return Every(horizon.steps_per_epoch if every is None else every, end=horizon.n_steps)
 
 

@@ -30,5 +30,5 @@ class Objective(OnLogits):
 
 @TRACKERS.register("objective", preset="cheap")
 def objective(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
-    """The loss that is trained, on train and test, at every epoch's end."""
+    """The loss that is trained, on train and test, once per epoch."""
     return Objective("objective", schedule(horizon, every), examples)

@@ -35,5 +35,5 @@ class TemperedECE(Scheduled):
 
 @TRACKERS.register("tce", preset="full")
 def tce(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
-    """ECE on test after temperature scaling, fitted on the calibration split at every epoch's end."""
+    """ECE on test after temperature scaling, fitted on the calibration split, once per epoch."""
     return TemperedECE(schedule(horizon, every), examples)
