@@ -59,8 +59,8 @@ def _copy(params: Sequence[Tensor], values: Sequence[Tensor], model: nn.Module |
         reshard(model)
 
 
-def _norms(model: nn.Module) -> list[_NormBase]:
-    """Find the normalisation layers: at every step anew, since modules come and go, so without the cost of names."""
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """Find all modules: at every step anew, since they come and go, so without the cost of names."""
     found: dict[nn.Module, None] = {model: None}
     stack = [model]
     while stack:
@@ -68,7 +68,11 @@ def _norms(model: nn.Module) -> list[_NormBase]:
             if child is not None and child not in found:
                 found[child] = None
                 stack.append(child)
-    return [module for module in found if isinstance(module, _NormBase)]
+    return list(found)
+
+
+def _norms(model: nn.Module) -> list[_NormBase]:
+    return [module for module in modules_of(model) if isinstance(module, _NormBase)]
 
 
 @contextmanager

@@ -50,6 +50,7 @@ class Wrapper(Optimizer):
 
     needs_per_example = False
     facts: StepFacts | None = None
+    low_rank = False  # only those that climb have such a path, see Composed
 
     def __init__(self, base: Optimizer, *, nonfinite: Nonfinite = "raise") -> None:
         if isinstance(base, Wrapper) or not isinstance(base, Optimizer):
@@ -204,11 +205,15 @@ class Wrapper(Optimizer):
                     raise InputError(f"Expected one loss per example, but got a scalar. {WHAT_TO_RETURN}")
                 if terms is not None or not self._has_gradients():
                     result = telling(result) if terms is None else result
-                    (result if scaler is None else scaler.scale(result)).backward()
+                    self._backward(result if scaler is None else scaler.scale(result))
         finally:
             self._in_closure = False
         loss: Tensor = result.detach()
         return loss
+
+    def _backward(self, loss: Tensor) -> None:
+        """Differentiate what a closure returned."""
+        loss.backward()
 
     def _has_gradients(self) -> bool:
         """Say whether a closure has called ``backward()`` itself."""
