@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from surefoot.ensembles._base import Course, Kept, Shape, Weights, copied
+from surefoot.ensembles._base import Course, Kept, Shape, Weights, copied, put
 from surefoot.errors import OptionError
 from surefoot.registry import ENSEMBLES
 from surefoot.schema import Split
@@ -59,11 +59,11 @@ class SWA(Kept):
     def finish(self, model: nn.Module, split: Split, course: Course) -> None:
         """Take BatchNorm statistics of the mean weights."""
         own = copied(model)
-        model.load_state_dict(self.members[0])
+        put(self.members[0], model)
         device = next(model.parameters()).device
         take_statistics(model, (inputs.to(device) for inputs in split.inputs.split(course.batch_size)))
         self.members = [copied(model)]
-        model.load_state_dict(own)
+        put(own, model)
 
     def state_dict(self) -> dict[str, Any]:
         """Give how many weights the mean is of."""

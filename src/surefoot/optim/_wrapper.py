@@ -195,6 +195,7 @@ class Wrapper(Optimizer):
         self._reduced = False
         self._in_closure = True
         self._clear()
+        torch.clear_autocast_cache()  # of copies from before the last change, or of ones made without gradient
         try:
             with torch.enable_grad():
                 result: Any = closure()
@@ -248,6 +249,7 @@ class Wrapper(Optimizer):
             found = scaler._found_inf_per_device(self.base)
             stepped = not sum(value.item() for value in found.values())
             scaler.step(self.base)
+        torch.clear_autocast_cache()  # what a loop under autocast sees next are the new weights
         self.t += stepped
         return stepped
 
