@@ -59,11 +59,13 @@ def moved(model: nn.Module, direction: Tensor) -> Iterator[None]:
         with torch.no_grad():
             for p, part in zip(weights.params, weights.parts(direction.to(weights.dtype)), strict=True):
                 p.add_(part)
+        torch.clear_autocast_cache()  # whose copies know nothing of it
         yield
     finally:
         with torch.no_grad():
             for p, copy in zip(weights.params, copies, strict=True):
                 p.copy_(copy)
+        torch.clear_autocast_cache()
 
 
 def ascent_path(

@@ -167,10 +167,16 @@ class Kept(Ensemble):
         own = copied(model)
         try:
             for weights in self.members:
-                model.load_state_dict(weights)
+                put(weights, model)
                 yield
         finally:
-            model.load_state_dict(own)
+            put(own, model)
+
+
+def put(weights: Weights, model: nn.Module) -> None:
+    """Let a network have other weights, also for an ``autocast`` around it that keeps copies of those it had."""
+    model.load_state_dict(weights)
+    torch.clear_autocast_cache()
 
 
 def copied(model: nn.Module) -> Weights:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from surefoot.batches import batches
-from surefoot.ensembles._base import Course, Kept, Shape, Weights, copied
+from surefoot.ensembles._base import Course, Kept, Shape, Weights, copied, put
 from surefoot.errors import OptionError
 from surefoot.registry import ENSEMBLES
 from surefoot.schema import Split
@@ -60,12 +60,12 @@ class SWA(Kept):
     def finish(self, model: nn.Module, split: Split, course: Course) -> None:
         """Take BatchNorm statistics of the mean weights."""
         own = copied(model)
-        model.load_state_dict(self.members[0])
+        put(self.members[0], model)
         device = next(model.parameters()).device
         rows = batches(len(split), course.batch_size)
         take_statistics(model, (split.inputs[batch].to(device) for batch in rows))
         self.members = [copied(model)]
-        model.load_state_dict(own)
+        put(own, model)
 
     def state_dict(self) -> dict[str, Any]:
         """Give how many weights the mean is of."""

@@ -17,7 +17,8 @@ def standing_at(params: Sequence[Tensor], places: Sequence[Tensor], model: nn.Mo
 
     An ordinary parameter is pointed at ``places`` and back at its own memory: no number is copied, so it returns
     bit for bit. Where several parameters share memory, or are of a kind of their own (sharded, for example), the
-    values change places in memory instead, which is exact too.
+    values change places in memory instead, which is exact too. Copies of lower precision that ``torch.autocast`` keeps
+    of the parameters are thrown away both times: they know nothing of a change.
 
     Args:
         params: Parameters of a model.
@@ -29,10 +30,12 @@ def standing_at(params: Sequence[Tensor], places: Sequence[Tensor], model: nn.Mo
         try:
             for parameter, place in zip(params, places, strict=True):
                 parameter.data = place
+            torch.clear_autocast_cache()
             yield
         finally:
             for parameter, original in zip(params, originals, strict=True):
                 parameter.data = original
+            torch.clear_autocast_cache()
     else:
         with torch.no_grad():
             copies = [parameter.clone() for parameter in params]
@@ -55,3 +58,4 @@ def _copy(params: Sequence[Tensor], values: Sequence[Tensor], model: nn.Module |
         parameter.copy_(value)
     if any(is_sharded(parameter) for parameter in params):
         reshard(model)
+    torch.clear_autocast_cache()

@@ -16,13 +16,13 @@ from surefoot.errors import DivergedError, InputError
 from surefoot.optim._closure import Closure, Parts
 from surefoot.optim._composed import Common as Common
 from surefoot.optim._composed import Composed, check_radius, grads_of
-from surefoot.optim._leftovers import Leftovers
-from surefoot.optim._low_rank import Layer, acting, linear_layers
+from surefoot.optim._low_rank import Layer, keeping
 from surefoot.optim._norms import TINY, sum_of_squares, total_norm
 from surefoot.optim._now import Now, joined
 from surefoot.optim._perturb import standing_at
 from surefoot.optim._rules import Ascent, Cadence, Pair, Slope
 from surefoot.optim._statistics import holding_statistics
+from surefoot.optim._watched import large_weights, unwatch, watching
 from surefoot.optim._wrapper import finite, finite_loss
 from surefoot.seeding import replaying, rng_state
 
@@ -195,7 +195,7 @@ class SharpnessAware(Composed):
     def _scale(self, layers: list[Layer], slope: Slope) -> None:
         """Tell layers that are not moved how far to climb."""
         radii = {id(parameter): self.radius(group) for group in self.param_groups for parameter in group["params"]}
-        weights: list[Tensor] = [layer.module.weight for layer in layers]
+        weights: list[Tensor] = [layer.weight for layer in layers]
         hidden = Slope(weights, [], [radii[id(weight)] for weight in weights], [], slope.norm, slope.t, slope.model)
         for layer, scale in zip(layers, self.ascent.scales(hidden) or [], strict=True):
             layer.scale = scale
@@ -223,9 +223,7 @@ class SharpnessAware(Composed):
 
     def _perturbed_norm(self, moving: list[Tensor]) -> float:
         """Give the norm of the perturbed gradients, without reading those that are products of two known factors."""
-        known = {
-            layer.module.weight: layer.found_square for layer in self._now.layers if layer.found_square is not None
-        }
+        known = {layer.weight: layer.found_square for layer in self._now.layers if layer.found_square is not None}
         if known:
             rest = [parameter for parameter in moving if parameter not in known]
             square = sum(value.item() for value in known.values()) + sum_of_squares(grads_of(rest))
@@ -278,7 +276,7 @@ class SharpnessAware(Composed):
     def _evaluate(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         """Run both passes, or one where no climb is wanted; leave the gradients to step on, give the clean loss."""
         self._now.layers = self._layers() if scaler is None else []
-        with acting(self._now.layers):
+        with watching(self._now.layers):
             return self._run_passes(closure, scaler)
 
     def _run_passes(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
@@ -286,8 +284,7 @@ class SharpnessAware(Composed):
         self._now.before = rng_state()
         with self.clean():
             loss = self._differentiate(closure, scaler)
-        self._now.layers = [layer for layer in self._now.layers if layer.gather()]
-        self._now.low_rank = len(self._now.layers)
+        self._gather()
         self._now.loss = finite_loss(loss, "loss", scaler)
         self._now.passes = 1
         slope = self._slope(scale)
@@ -301,6 +298,8 @@ class SharpnessAware(Composed):
             return loss
         with self._perturbed(slope, scale):
             second = self._second_pass(closure, scaler)
+        for layer in self._now.layers:
+            layer.check()
         self._now.perturbed_loss = finite_loss(second, "loss at the perturbed weights", scaler)
         return loss
 
@@ -309,14 +308,20 @@ class SharpnessAware(Composed):
         is_scaled = type(self.ascent).scales is not Ascent.scales and not self.descent.needs_clean
         if not (is_scaled and self.low_rank and self._is_due and type(self.cadence).wanted is Cadence.wanted):
             return []
-        if self._linears is None:
-            self._linears = linear_layers(self.model, self.parameters())
-        return [Layer(module) for module in self._linears]
+        return [Layer(weight) for weight in large_weights(self.model, self.parameters())]
 
-    def _has_gradients(self, leftovers: Leftovers | None = None) -> bool:
-        listening = [] if self._is_perturbed else self._now.layers
-        heard = any(call.leaf.grad is not None for layer in listening for call in layer.calls)
-        return heard or super()._has_gradients(leftovers)
+    def _backward(self, loss: Tensor) -> None:
+        with keeping(self._now.layers):
+            super()._backward(loss)
+
+    def _gather(self) -> None:
+        """Keep the layers whose gradients are known as factors; the others go on as any parameter."""
+        gathered = [(layer, layer.gather()) for layer in self._now.layers]
+        for layer, is_known in gathered:
+            if not is_known:
+                unwatch(layer)
+        self._now.layers = [layer for layer, is_known in gathered if is_known]
+        self._now.low_rank = len(self._now.layers)
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         self._now.passes += 1

@@ -69,11 +69,11 @@ def _all_networks(ids: set[int]) -> tuple[list[nn.Module], list[nn.Module]]:
         )
     children = {id(child) for module in modules for child in module._modules.values()}
     roots = [module for module in modules if id(module) not in children]
-    own = {id(root) for root in roots if any(id(module) in owners for module in _tree([root]))}
+    own = {id(root) for root in roots if any(id(module) in owners for module in modules_of([root]))}
     return [root for root in roots if id(root) in own], [root for root in roots if id(root) not in own]
 
 
-def _tree(networks: Sequence[nn.Module]) -> Iterable[nn.Module]:
+def modules_of(networks: Sequence[nn.Module]) -> Iterable[nn.Module]:
     """Go through all modules: at every step anew, since they come and go, so without the cost of names."""
     found = dict.fromkeys(networks)
     stack = list(networks)
@@ -86,7 +86,7 @@ def _tree(networks: Sequence[nn.Module]) -> Iterable[nn.Module]:
 
 
 def _moving_norms(networks: Sequence[nn.Module]) -> list[_NormBase]:
-    norms = [module for module in _tree(networks) if isinstance(module, _NormBase)]
+    norms = [module for module in modules_of(networks) if isinstance(module, _NormBase)]
     return [layer for layer in norms if layer.training and layer.track_running_stats]
 
 
@@ -133,7 +133,7 @@ class Buffers:
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         self._kept = [
             (module, name, buffer, buffer.clone())
-            for module in _tree(networks)
+            for module in modules_of(networks)
             if module.training
             for name, buffer in module._buffers.items()
             if buffer is not None and not is_lazy(buffer)

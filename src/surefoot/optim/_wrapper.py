@@ -63,6 +63,7 @@ class Wrapper(Optimizer, metaclass=Making):
     group_options: tuple[str, ...] = ()  # what parameter groups have beside the base's own options
     facts: StepFacts | None = None
     model: nn.Module | None = None
+    low_rank = False  # only those that climb have such a path, see Composed
 
     def __init__(self, base: Optimizer, *, nonfinite: Nonfinite = "raise") -> None:
         if isinstance(base, Wrapper) or not isinstance(base, Optimizer):
@@ -261,6 +262,7 @@ class Wrapper(Optimizer, metaclass=Making):
         self._in_closure = True
         leftovers = self._leftovers
         self._clear(but=leftovers)
+        torch.clear_autocast_cache()  # of copies from before the last change, or of ones made without gradient
         try:
             with torch.enable_grad():
                 result: Any = closure()
@@ -274,11 +276,15 @@ class Wrapper(Optimizer, metaclass=Making):
                 self._leftovers = {}
                 if terms is not None or not self._has_gradients(leftovers):
                     result = telling(result) if terms is None else result
-                    (result if scaler is None else scaler.scale(result)).backward()
+                    self._backward(result if scaler is None else scaler.scale(result))
         finally:
             self._in_closure = False
         loss: Tensor = result.detach()
         return loss
+
+    def _backward(self, loss: Tensor) -> None:
+        """Differentiate what a closure returned."""
+        loss.backward()
 
     def _has_gradients(self, leftovers: Leftovers | None = None) -> bool:
         """Say whether a closure has called ``backward()`` itself."""
@@ -315,6 +321,7 @@ class Wrapper(Optimizer, metaclass=Making):
                 found = scaler._found_inf_per_device(self.base)
                 stepped = not sum(value.item() for value in found.values())
                 scaler.step(self.base)
+        torch.clear_autocast_cache()  # what a loop under autocast sees next are the new weights
         if not stepped and self._kept is not None:
             self._kept.restore()
         self.t += stepped

@@ -119,6 +119,7 @@ class AMP(SharpnessAware):
         for weight, home, rho in self._start:
             if weight.grad is not None:
                 weight.copy_(home + clipped(weight - home + weight.grad * (self.zeta / scale), rho))
+        torch.clear_autocast_cache()
 
 
 @OPTIMIZERS.register("amp", passes="1 + steps", wraps=True, reference="Zheng et al. 2021, arXiv:2010.04925")

@@ -90,7 +90,16 @@ class Projected(Wrapper):
             self._loss = self._differentiate(closure, scaler)
             finite(self._loss, "loss")
         norm = self._gradient_norm(scaler)
-        u, spent = self._refreshed()
+        with torch.autocast(next(iter(self.parameters())).device.type, enabled=False):  # it rounds products to 8 bits
+            u, spent = self._refreshed()
+            self._project_gradients(u)
+        if self._loss is not None:
+            per_batch = spent / len(closure) if isinstance(closure, Parts) else 0.0
+            self.facts = StepFacts(loss=self._loss.item(), passes=1 + per_batch, grad_norm=norm)
+        if self._step_base(scaler):
+            self._u = u
+
+    def _project_gradients(self, u: Tensor) -> None:
         moving = {id(parameter): parameter.grad for parameter in self._moving()}
         rows, grads = [], []
         for parameter, piece in zip(self._order(), u.split(self._sizes()), strict=True):
@@ -98,11 +107,6 @@ class Projected(Wrapper):
                 rows.append(piece)
                 grads.append(grad)
         self.project(grads, rows)
-        if self._loss is not None:
-            per_batch = spent / len(closure) if isinstance(closure, Parts) else 0.0
-            self.facts = StepFacts(loss=self._loss.item(), passes=1 + per_batch, grad_norm=norm)
-        if self._step_base(scaler):
-            self._u = u
 
     def _refreshed(self) -> tuple[Tensor, float]:
         """Give the basis of this step, orthonormal, and what it cost."""

@@ -42,6 +42,7 @@ class Decoupled(Descent):
             for parameter in group["params"]:
                 if parameter in self._sharpness:
                     parameter.add_(self._sharpness[parameter], alpha=-float(group["lr"]))
+        torch.clear_autocast_cache()
         self.discard()
 
     def discard(self) -> None:

@@ -31,5 +31,5 @@ class Quality(OnLogits):
 
 @TRACKERS.register("quality", preset="cheap")
 def quality(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
-    """Cross-entropy, accuracy, ECE and KCE on train, calibration and test, once per epoch, on the first ones of each."""
+    """Cross-entropy, accuracy, ECE and KCE on train, calibration and test, once per epoch, on each one's first."""
     return Quality("quality", schedule(horizon, every), examples)
