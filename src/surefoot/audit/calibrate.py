@@ -23,7 +23,8 @@ from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.calibrators.compare import Comparison, compare_calibrators
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics import Stream
-from surefoot.metrics.bootstrap import Interval, bootstrap_sums
+from surefoot.metrics.bootstrap import bootstrap_sums
+from surefoot.metrics.interval import Interval
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
 
