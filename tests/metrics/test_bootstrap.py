@@ -92,7 +92,10 @@ def test_from_the_sums_of_a_stream() -> None:
 
 def test_very_many_examples_use_the_sums() -> None:
     probs, labels = predictions(150_000, sharpen=1.2)
-    ece, entropy = bootstrap("ece", probs, labels, kind="percentile"), bootstrap("entropy", probs, labels)
+    ece, entropy = (
+        bootstrap("ece", probs, labels, kind="percentile"),
+        bootstrap("entropy", probs, labels, kind="percentile"),
+    )
     assert ece.low < ece.estimate < ece.high < ece.low + 0.02
     assert entropy.kind == "normal"
     assert entropy.low < entropy.estimate < entropy.high

@@ -9,9 +9,10 @@ from surefoot.metrics.bootstrap import WHY_NONE
 from surefoot.metrics.chance import Chance, chance_of_sums, chance_of_top, classwise_chance
 from surefoot.metrics.interval import Interval, no_interval
 from surefoot.metrics.mean_losses import Losses, loss_of_parts
+from surefoot.metrics.ranking_interval import area, risk
 from surefoot.metrics.reliability import Consistency
-from surefoot.metrics.roc_interval import area
 from surefoot.registry import METRICS
+from surefoot.seeding import generator
 
 OF_BINS = ("debiased_ece", "rms_ce", "mce")
 OF_TOP = ("ada_ece", "smooth_ece", "kce")
@@ -37,9 +38,10 @@ def measure(reading: Reading, level: float) -> dict[str, Interval]:
         found[name] = _mean(name, reading, level)
     classwise = reading.class_bins.compute().item()
     found["classwise_ece"] = no_interval("classwise_ece", classwise, level, WHY_NONE)
-    for name in (*OF_TOP, "aurc"):
+    for name in OF_TOP:
         value = METRICS[name].facts["top"](reading.confidence, reading.correct).item()
         found[name] = no_interval(name, value, level, WHY_NONE)
+    found["aurc"] = risk(reading.confidence, reading.correct, level, _DRAWS, generator(0, "bootstrap"))
     ranked = area("misclassification_auroc", reading.confidence, reading.correct, level)
     if math.isfinite(ranked.estimate):
         found[ranked.metric] = ranked

@@ -5,10 +5,10 @@ Each metric declares which ``interval`` holds the truth as often as it says, few
 - ``exact``: of shares; Clopper and Pearson's (``shares.py``). ``gap``: mean confidence less such a share.
 - ``parts``: of mean losses; wrong predictions apart from right ones (``mean_losses.py``).
 - ``corrected``: of ECE; calibrated bins apart from others (``ece_interval.py``).
-- ``delong``: of the area under the ROC curve of confidence (``roc_interval.py``).
+- ``delong``, ``log``: of the areas under the ROC and the risk-coverage curve of confidence (``ranking_interval.py``).
 - ``percentile``: examples are drawn anew with replacement ``n_resamples`` times; quantiles of what the metric is then.
-- ``none``: no interval was found that covers. The estimate stands alone, with a note; ``chance`` says what chance alone
-  gives.
+- ``none``: no interval was found that covers. The estimate stands alone, with a note; of a calibration error
+  :func:`~surefoot.metrics.chance.chance` says what chance alone gives.
 
 Asked for by name, ``percentile`` and ``basic`` (2 · estimate − quantiles) are given for any metric. Of calibration
 errors they do not cover. ``python benchmarks/coverage.py`` measures; ``docs/metrics.md`` has the table.
@@ -33,14 +33,14 @@ from surefoot.metrics.ece_interval import ece_of_sums
 from surefoot.metrics.interval import Interval, check_level, no_interval
 from surefoot.metrics.mean_losses import loss
 from surefoot.metrics.paired import paired_ece, paired_gap, paired_share
-from surefoot.metrics.roc_interval import area
+from surefoot.metrics.ranking_interval import area, risk
 from surefoot.metrics.shares import accuracy_of_sums, gap, gap_of_sums, share
 from surefoot.registry import METRICS, Part
 from surefoot.seeding import generator as make_generator
 
 Kind = Literal["percentile", "basic", "auto"]
 _MANY = 10**8  # draws; above, moments of the data stand in for the data
-WHY_NONE = "no interval of it was found that covers; see what chance alone gives"
+WHY_NONE = "no interval of it was found that covers"
 
 
 def bootstrap(
@@ -77,7 +77,7 @@ def bootstrap(
         >>> 0.43 < interval.low < 0.47 and 0.53 < interval.high < 0.57
         True
         >>> bootstrap("smooth_ece", probs, labels).note
-        'no interval of it was found that covers; see what chance alone gives'
+        'no interval of it was found that covers'
     """
     part, source = METRICS[name], generator or make_generator(0, "bootstrap")
     options = dict(part.spec(options).options)
@@ -95,6 +95,8 @@ def bootstrap(
         return ece_of_sums(bin_sums(*top, int(options["n_bins"])), level, n_resamples, source)
     if chosen == "delong":
         return area(name, *top, level)
+    if chosen == "log":
+        return risk(*top, level, min(n_resamples, 200), source)
     return no_interval(name, part.build(probs, labels, **options).item(), level, WHY_NONE)
 
 
@@ -198,7 +200,7 @@ def paired_bootstrap(
             return paired_share(name, each[0], each[1], level)
         return loss(name, each[0] - each[1], a[1] & b[1], level, (-math.inf, math.inf))
     estimate = (part.build(probs_a, labels, **options) - part.build(probs_b, labels, **options)).item()
-    if chosen in ("none", "delong"):
+    if chosen in ("none", "delong", "log"):
         return no_interval(name, estimate, level, WHY_NONE)
     state, values = source.get_state(), []
     for probs in (probs_a, probs_b):
@@ -250,8 +252,8 @@ def _replicates(
         return torch.cat([each[block].mean(1) for block in blocks])
     if part.facts.get("bins"):
         draws = BinnedDraws(*checked_top_label(probs, labels), int(options["n_bins"]))
-        values = [part.facts["finish"](sums) for block in blocks for sums in draws.of_these(block)]
-    elif "top" in part.facts:
+        return torch.cat([torch.vmap(part.facts["finish"])(draws.of_these(block)) for block in blocks])
+    if "top" in part.facts:
         confidence, correct = checked_top_label(probs, labels)
         top = part.facts["top"]
         values = [top(confidence[row], correct[row], **options) for block in blocks for row in block]
