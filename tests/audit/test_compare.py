@@ -10,8 +10,8 @@ import torch
 
 from surefoot.audit import audit, compare_audits
 from surefoot.audit.better import Better, Pair, better_calibrated
-from surefoot.metrics.bootstrap import paired_bootstrap
-from surefoot.metrics.verdict import verdict
+from surefoot.metrics import Stream
+from surefoot.metrics.verdict import verdict_of_sums
 from tests.audit.made import made
 from tests.conftest import RunCommand
 
@@ -31,8 +31,11 @@ def two(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.nd
 def found_better(a: np.ndarray, b: np.ndarray, labels: np.ndarray) -> Better | None:
     """Do what the comparison of files does, without files."""
     probs, truth = tuple(torch.from_numpy(each).softmax(1) for each in (a, b)), torch.from_numpy(labels)
-    verdicts = [verdict(each, truth) for each in probs]
-    return better_calibrated(*verdicts, paired_bootstrap("ece", *probs, truth), Pair(probs, truth), 1.0)
+    streams = [Stream("ece") for _ in probs]
+    for each, stream in zip(probs, streams, strict=True):
+        stream.update(each, truth)
+    verdicts = [verdict_of_sums(stream.sums) for stream in streams]
+    return better_calibrated(*verdicts, tuple(stream.sums for stream in streams), Pair(probs, truth), 1.0)
 
 
 @pytest.mark.parametrize("seed", [3, 6, 8])

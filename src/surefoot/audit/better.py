@@ -12,6 +12,8 @@ from torch import Tensor
 
 from surefoot.audit._reading import Reading
 from surefoot.metrics import top_label
+from surefoot.metrics.bootstrap import bootstrap_sums
+from surefoot.metrics.ece_interval import ece_difference
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.mean_losses import loss
 from surefoot.metrics.paired import paired_gap, paired_share
@@ -64,27 +66,29 @@ class Better:
     by: Literal["confidence_gap", "ece"]
 
 
-def better_calibrated(a: Verdict, b: Verdict, ece: Interval, pair: Pair, share: float) -> Better | None:
+def better_calibrated(a: Verdict, b: Verdict, bins: tuple[Tensor, Tensor], pair: Pair, share: float) -> Better | None:
     """Say which one is better calibrated.
 
-    Two things can show it: that confidence is off by less, and a smaller ECE. The first is looked at more strictly, at
-    half the chance of an error, because there are two. |g_A| > |g_B| means that g_A − g_B and g_A + g_B have one sign,
-    so both have to be clear of 0. The worse one must have been found fault with on its own, and have the larger ECE:
-    nothing is said that the lines below it do not bear out.
+    Two things can show it: that confidence is off by less, and a smaller ECE. Each is looked at with half the chance of
+    an error, so that together they find a winner where there is none no more often than one interval would.
+    |g_A| > |g_B| means that g_A − g_B and g_A + g_B have one sign, so both have to be clear of 0. The worse one must
+    have been found fault with on its own, and have the larger ECE: nothing is said that other lines do not bear out.
 
     Args:
         a: Verdict on one.
         b: Verdict on the other.
-        ece: Difference of their ECE.
+        bins: Of all rows of both, shape ``(3, n_bins)`` each.
         pair: Rows of both.
         share: Of all rows that these are.
 
     Returns:
         The better one; None where it cannot be told.
     """
+    level = (1 + a.gap.level) / 2
     found: list[Better] = []
-    if (larger := _larger_gap(a, b, pair, share)) is not None:
+    if (larger := _larger_gap(a, b, pair, share, level)) is not None:
         found.append(Better("B" if larger == "A" else "A", "confidence_gap"))
+    ece = ece_difference(*(bootstrap_sums("ece", sums, level=level) for sums in bins))
     if 0.0 not in ece:
         found.append(Better("A" if ece.estimate < 0 else "B", "ece"))
     if len({each.letter for each in found}) != 1:
@@ -94,8 +98,7 @@ def better_calibrated(a: Verdict, b: Verdict, ece: Interval, pair: Pair, share: 
     return found[0] if agrees else None
 
 
-def _larger_gap(a: Verdict, b: Verdict, pair: Pair, share: float) -> Letter | None:
-    level = (1 + a.gap.level) / 2
+def _larger_gap(a: Verdict, b: Verdict, pair: Pair, share: float, level: float) -> Letter | None:
     less, more = (scaled(pair.gap(level, sign), a.gap.estimate + sign * b.gap.estimate, share) for sign in (-1, 1))
     if 0.0 in less or 0.0 in more:
         return None

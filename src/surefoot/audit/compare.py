@@ -63,7 +63,7 @@ def compare_audits(
         "ece": ece_difference(audit_a.verdict.ece, audit_b.verdict.ece),
         **{name: _loss(name, pair, a, b, level) for name in ("nll", "brier")},
     }
-    better = better_calibrated(audit_a.verdict, audit_b.verdict, differences["ece"], pair, few / a.n)
+    better = better_calibrated(audit_a.verdict, audit_b.verdict, (a.bins.sums, b.bins.sums), pair, few / a.n)
     return AuditComparison(audit_a, audit_b, differences, few if few < a.n else None, better)
 
 

@@ -131,7 +131,8 @@ class AuditComparison:
         start, ece = "A and B cannot be told apart by calibration", self.differences["ece"]
         if self.a.verdict.finding == self.b.verdict.finding == "calibrated":
             return f"{start}: both are calibrated as far as {self.a.n:,} examples can tell"
-        return f"{start}: ECE differs by {_points(ece)}" + (", which may be chance" if 0.0 in ece else "")
+        why = "which may be chance" if 0.0 in ece else "too little to be sure"
+        return f"{start}: ECE differs by {_points(ece)}, {why}"
 
     def _better(self, better: Better) -> str:
         worse = "B" if better.letter == "A" else "A"
