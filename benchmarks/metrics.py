@@ -6,7 +6,6 @@ times mean little, their ratios more. Values are compared as well; a contest who
     python benchmarks/metrics.py                 # everything, a few minutes
     python benchmarks/metrics.py --quick         # smaller arrays, under a minute
     python benchmarks/metrics.py --json out.json
-    python benchmarks/metrics.py --coverage 400  # how often intervals hold the truth
     python benchmarks/metrics.py --only isotonic --threads 2
 
 netcal takes part where it is installed (``pip install netcal``); it is not among the project's own dependencies,
@@ -38,14 +37,12 @@ from torchmetrics.functional.classification import binary_calibration_error, mul
 
 from surefoot.calibrators.isotonic import rising_curve
 from surefoot.calibrators.temperature import fit_temperature
-from surefoot.metrics import from_logits, top_label
-from surefoot.metrics._binning import bin_sums
-from surefoot.metrics.bootstrap import bootstrap, bootstrap_sums, paired_bootstrap
+from surefoot.metrics import from_logits
+from surefoot.metrics.bootstrap import bootstrap
 from surefoot.metrics.classwise_ece import classwise_ece
 from surefoot.metrics.ece import ece
 from surefoot.metrics.kce import squared_kce
 from surefoot.metrics.skce import skce
-from surefoot.registry import METRICS
 from surefoot.schema import Predictions
 
 Run = Callable[[], float]
@@ -231,74 +228,11 @@ def own_times(n: int, repeats: int) -> list[Row]:
     few = probs[:10_000], labels[:10_000]
     rows = contest(f"squared KCE, {n:,}", lambda: squared_kce(probs, labels).item(), {}, repeats)
     return rows + contest(
-        "1,000 bootstrap resamples of ECE, n = 10,000", lambda: bootstrap("ece", *few).low, {}, repeats
+        "1,000 bootstrap resamples of ECE, n = 10,000",
+        lambda: bootstrap("ece", *few, kind="percentile").low,
+        {},
+        repeats,
     )
-
-
-def coverage(simulations: int) -> None:
-    """Print how often 95 % intervals of ECE hold the truth, for calibrated and for sharpened predictions."""
-    table = Table(
-        "sharpened by", "n", "true ECE", "percentile", "basic", "corrected", title="coverage of 95 % intervals"
-    )
-    for sharpen in (1.0, 1.05, 1.1, 1.25, 1.5, 2.0):
-        truth = ece(*drawn(1_000_000, sharpen, seed=10**6)).item() if sharpen != 1 else 0.0
-        for n in (500, 2000, 10_000):
-            kept = dict.fromkeys(("percentile", "basic", "corrected"), 0)
-            for seed in range(simulations):
-                sums = bin_sums(*top_label(*drawn(n, sharpen, seed)), 15)
-                for kind in kept:
-                    interval = bootstrap_sums("ece", sums, n_resamples=400, kind=kind)
-                    kept[kind] += interval.low - 1e-12 <= truth <= interval.high + 1e-12
-            shares = (f"{100 * count / simulations:.1f} %" for count in kept.values())
-            table.add_row(f"{sharpen:g}", f"{n:,}", f"{truth:.4f}", *shares)
-    Console(width=120).print(table)
-
-
-MEANS = ("accuracy", "confidence_gap", "nll", "brier", "entropy")
-RANKS = ("misclassification_auroc", "aurc")
-ERRORS = ("ada_ece", "kce", "debiased_ece", "rms_ce")
-
-
-def coverage_of_others(simulations: int, n: int = 1000, n_resamples: int = 200) -> None:
-    """Print how often default 95 % intervals of other metrics, and of paired differences, hold the truth."""
-    table = Table("metric", "calibrated", "sharpened by 1.5", "sharpened by 2", title=f"default intervals, n = {n:,}")
-    for name in (*MEANS, *RANKS, *ERRORS):
-        shares = [_share_held(name, (sharpen,), simulations, n, n_resamples) for sharpen in (1.0, 1.5, 2.0)]
-        table.add_row(name, *(f"{100 * share:.1f} %" for share in shares))
-    Console(width=120).print(table)
-    table = Table("A − B of", "1.5 and 1", "2 and 1.5", title=f"paired intervals, A and B sharpened, n = {n:,}")
-    for name in ("ece", *MEANS[1:], *RANKS, *ERRORS):
-        shares = [_share_held(name, pair, simulations, n, n_resamples) for pair in ((1.5, 1.0), (2.0, 1.5))]
-        table.add_row(name, *(f"{100 * share:.1f} %" for share in shares))
-    Console(width=120).print(table)
-
-
-def _share_held(name: str, sharpens: tuple[float, ...], simulations: int, n: int, n_resamples: int) -> float:
-    """Give the share of intervals that hold the truth, of one prediction or of the difference of two."""
-    truths = []
-    for sharpen in sharpens:
-        # The gap of one prediction is known to be 0; in a difference, the noise of the labels cancels only if both
-        # are measured.
-        known = name in ("ece", *ERRORS) or (name == "confidence_gap" and len(sharpens) == 1)
-        calibrated = sharpen == 1 and known
-        truths.append(0.0 if calibrated else METRICS[name].build(*drawn(300_000, sharpen, seed=10**6)).item())
-    truth = truths[0] - sum(truths[1:])
-    held = 0
-    for seed in range(simulations):
-        made = [drawn(n, sharpen, seed) for sharpen in sharpens]
-        labels = made[0][1]
-        run = bootstrap if len(made) == 1 else paired_bootstrap
-        interval = run(name, *(probs for probs, _ in made), labels, n_resamples=n_resamples)
-        held += interval.low - 1e-12 <= truth <= interval.high + 1e-12
-    return held / simulations
-
-
-def drawn(n: int, sharpen: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw labels from softmax(z) and predict softmax(sharpen · z): calibrated where sharpen is 1."""
-    source = torch.Generator().manual_seed(seed)
-    z = 2.5 * torch.randn(n, 10, generator=source, dtype=torch.float64)
-    labels = torch.multinomial(z.softmax(1), 1, generator=source).squeeze(1)
-    return (sharpen * z).softmax(1), labels
 
 
 def show(rows: list[Row]) -> None:
@@ -336,14 +270,8 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="threads of torch (default 1, then 2)")
     parser.add_argument("--only", nargs="+", choices=sorted(CONTESTS), help="some contests only")
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
-    parser.add_argument("--coverage", type=int, metavar="N", help="instead, N simulations of interval coverage each")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    if arguments.coverage:
-        torch.set_num_threads(1)
-        coverage(arguments.coverage)
-        coverage_of_others(arguments.coverage)
-        return 0
     written = []
     for threads in arguments.threads:
         torch.set_num_threads(threads)

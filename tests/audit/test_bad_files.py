@@ -106,11 +106,11 @@ def sure(n: int, right: bool, confidence: float) -> dict[str, np.ndarray]:
 
 
 ANSWERED: dict[str, tuple[dict[str, np.ndarray], str]] = {
-    "all-right.npz": (sure(500, True, 0.9), "under-confident by 10.0 points, 95 % interval 9.2–10.0; every true class"),
-    "all-wrong.npz": (sure(500, False, 0.9), "over-confident by 90.0 points, 95 % interval 89.2–90.0; the scores say"),
+    "all-right.npz": (sure(500, True, 0.9), "under-confident by 10.0 points, 95 % interval 9.3–10.0; every true class"),
+    "all-wrong.npz": (sure(500, False, 0.9), "over-confident by 90.0 points, 95 % interval 89.3–90.0; the scores say"),
     "certain-right.npz": (sure(500, True, 1.0), "calibrated as far as 500 examples can tell: ECE 0.0 %"),
     "certain-wrong.npz": (sure(500, False, 1.0), "over-confident by 100.0 points"),
-    "one.npz": (sure(1, True, 0.9), "1 example is too few to judge calibration; accuracy 100.0 % (20.7–100.0)"),
+    "one.npz": (sure(1, True, 0.9), "1 example is too few to judge calibration; accuracy 100.0 % (2.5–100.0)"),
     "seven.npz": (sure(7, True, 0.9), "7 examples are too few to judge calibration"),
 }
 

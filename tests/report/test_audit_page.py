@@ -85,6 +85,6 @@ def test_two_files_on_one_page(tmp_path: Path) -> None:
     assert {"reliability-0-0", "reliability-1-0", "classes-1"} <= set(figures(page))
     assert len(figures(page)["risk"][""]["data"]) == 2
     text = page.read_text(encoding="utf-8")
-    assert "A is better calibrated: its ECE is " in text
+    assert "A is better calibrated: its confidence is off by " in text
     assert "A: a.npz: " in text
     assert read(page).opened == []

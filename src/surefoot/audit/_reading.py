@@ -59,6 +59,7 @@ class Reading:
     bins: Stream
     class_bins: Stream
     moments: dict[str, Moments] = field(default_factory=lambda: {"nll": Moments(), "brier": Moments()})
+    of_wrong: dict[str, Moments] = field(default_factory=lambda: {"nll": Moments(), "brier": Moments()})
     slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by column and value
     class_slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # the same for each of two classes
     n: int = 0
@@ -111,14 +112,16 @@ def read(
         reading.class_bins.update(probs, labels)
         losses = -log_p.gather(1, labels[:, None]).squeeze(1)
         reading.impossible += int(losses.isinf().sum())
-        reading.moments["nll"].add(losses)
-        reading.moments["brier"].add(METRICS["brier"].facts["each"](probs, labels))
+        confidence, correct = top_label(probs, labels)
+        for name, values in (("nll", losses), ("brier", METRICS["brier"].facts["each"](probs, labels))):
+            reading.moments[name].add(values)
+            reading.of_wrong[name].add(values[~correct])
         _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins, where)
         if probs.shape[1] == 2:
             _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins, where)
         logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
         rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
-        tops.add(MOST_RANKED, *(values.numpy() for values in top_label(probs, labels)))
+        tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
         digest.update(np.ascontiguousarray(chunk.labels).tobytes())
         reading.n += len(labels)
         if on_rows:

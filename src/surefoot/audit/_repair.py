@@ -12,8 +12,9 @@ from surefoot.audit._reading import Folds, Moments, OnRows, Reading, walk
 from surefoot.audit._source import Source
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
 from surefoot.metrics import Stream
-from surefoot.metrics.bootstrap import Interval, bootstrap_sums
-from surefoot.metrics.reliability import Reliability, reliability_of_sums
+from surefoot.metrics.interval import Interval
+from surefoot.metrics.reliability import Consistency, Reliability
+from surefoot.metrics.verdict import verdict_of_sums
 from surefoot.schema import Predictions
 
 TOO_FEW = 20  # rows; a temperature fitted on fewer says nothing
@@ -26,6 +27,7 @@ class Repair:
     temperature: float
     fitted_on: str
     ece: Interval
+    chance: Consistency
     nll: float
     reliability: Reliability
 
@@ -78,8 +80,8 @@ def repair(
     for logits, labels in walk(source, where, on_rows):
         half = torch.from_numpy(folds.next(len(labels)))
         _score(logits / by_half[half][:, None], labels, bins, losses)
-    after = bootstrap_sums("ece", bins.sums, level=level)
-    return Repair(overall, on, after, losses.mean, reliability_of_sums(bins.sums, level=level)), ""
+    after = verdict_of_sums(bins.sums, level=level)
+    return Repair(overall, on, after.ece, after.consistency, losses.mean, after.reliability), ""
 
 
 def _score(logits: Tensor, labels: Tensor, bins: Stream, losses: Moments) -> None:

@@ -12,7 +12,7 @@ from surefoot.audit._positive import Positive, choose_positive
 from surefoot.audit._reading import Reading
 from surefoot.audit._source import Array
 from surefoot.calibrators.temperature import fit_temperature
-from surefoot.metrics.bootstrap import Interval
+from surefoot.metrics.interval import Interval, no_interval
 from surefoot.metrics.reliability import Reliability
 from surefoot.metrics.risk import Risk, judge_risk, ranking, rate_interval, risk_of_sums, risk_sums
 from surefoot.metrics.verdict import Finding
@@ -83,7 +83,7 @@ class TwoClasses:
     def measures(self) -> dict[str, Interval]:
         """Give what is measured for two classes only."""
         risk = self.risk
-        mean = Interval("mean_risk", risk.mean, float("nan"), float("nan"), risk.gap.level, "none", 0)
+        mean = no_interval("mean_risk", risk.mean, risk.gap.level, "")
         found = {"mean_risk": mean, "event_rate": risk.rate, "risk_gap": risk.gap}
         found["risk_ece"] = replace(risk.ece, metric="risk_ece")
         found |= {"risk_auroc": self.auroc} if self.auroc else {}

@@ -24,7 +24,8 @@ from surefoot.audit.files import open_predictions
 from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics import Stream
-from surefoot.metrics.bootstrap import Interval, bootstrap_sums
+from surefoot.metrics.bootstrap import bootstrap_sums
+from surefoot.metrics.interval import Interval
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from surefoot.audit._measures import judge, measure
+from surefoot.audit._measures import by_chance, measure
 from surefoot.audit._names import Kind, Split
 from surefoot.audit._reading import OnRows, Reading, read
 from surefoot.audit._repair import repair
@@ -17,6 +17,7 @@ from surefoot.audit.files import open_predictions
 from surefoot.audit.result import Audit, SliceVerdict
 from surefoot.errors import InputError
 from surefoot.metrics.aurc import risk_coverage
+from surefoot.metrics.verdict import verdict_of_sums
 
 _WANTED: tuple[Split, ...] = ("test", "", "calibration", "train")  # the first that a model has is audited
 
@@ -142,7 +143,7 @@ def audit_source(
         names = source.class_names
         two = two_classes(reading, fitted, names, positive=positive, n_bins=n_bins, level=level, where=file)
     found, why = repair(source, reading, fitted, n_bins=n_bins, level=level, where=file, on_rows=on_rows)
-    verdict = judge(reading.bins.sums, reading.class_bins.sums, level)
+    verdict = verdict_of_sums(reading.bins.sums, reading.class_bins.sums, level=level)
     if two is not None:
         verdict = replace(verdict, finding=two.finding)
         if two.temperature is None or not two.temperature.repairs:  # it would repair the confidence, not the risk
@@ -160,6 +161,7 @@ def audit_source(
         class_names=source.class_names,
         verdict=verdict,
         measures={**measures, **measure(reading, level), **(two.measures() if two is not None else {})},
+        chance=by_chance(reading, verdict.consistency),
         sampled=ranked if ranked < reading.n else None,
         repair=found,
         why_no_repair=why,
@@ -175,7 +177,8 @@ def _slices(reading: Reading, level: float) -> tuple[SliceVerdict, ...]:
     """Judge every slice, the worst of a column first."""
     found = []
     for column, streams in reading.slices.items():
-        verdicts = [SliceVerdict(column, value, judge(each.sums, None, level)) for value, each in streams.items()]
+        judged = {value: verdict_of_sums(each.sums, level=level) for value, each in streams.items()}
+        verdicts = [SliceVerdict(column, value, each) for value, each in judged.items()]
         found += sorted(verdicts, key=lambda each: (each.verdict.finding == "calibrated", -each.verdict.ece.estimate))
     return tuple(found)
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
-from statistics import NormalDist
-
-import torch
 
 from surefoot.audit._names import Kind
 from surefoot.audit._reading import MOST_RANKED, OnRows, Reading
 from surefoot.audit.audit import audit_source, choose_one
+from surefoot.audit.better import Pair, better_calibrated, scaled
 from surefoot.audit.files import open_predictions
 from surefoot.audit.result import Audit, AuditComparison
 from surefoot.audit.told_apart import told_apart
 from surefoot.errors import InputError
-from surefoot.metrics.bootstrap import Interval, paired_bootstrap
-from surefoot.registry import METRICS
+from surefoot.metrics.ece_interval import ece_difference
+from surefoot.metrics.interval import Interval, no_interval
 
 
 def compare_audits(
@@ -48,7 +45,8 @@ def compare_audits(
         on_rows: Called while reading.
 
     Returns:
-        Both audits, and the differences A − B in ECE, NLL, Brier score and accuracy.
+        Both audits, the differences A − B in accuracy, confidence gap, ECE, NLL and Brier score, and which one is
+        better calibrated, if that can be told.
 
     Raises:
         InputError: If the examples are not the same.
@@ -61,11 +59,15 @@ def compare_audits(
     (audit_a, a), (audit_b, b) = read
     _check_same_examples(audit_a, a, audit_b, b)
     few = min(len(a.labels), MOST_RANKED)
+    pair = Pair.of(a, b, few)
     differences = {
-        "ece": _ece(a, b, few, n_bins, level),
-        **{name: _mean(name, a, b, few, level) for name in ("nll", "brier", "accuracy")},
+        "accuracy": scaled(pair.share(level), _accuracy(a) - _accuracy(b), few / a.n),
+        "confidence_gap": scaled(pair.gap(level), _gap(a) - _gap(b), few / a.n),
+        "ece": ece_difference(audit_a.verdict.ece, audit_b.verdict.ece),
+        **{name: _loss(name, pair, a, b, level) for name in ("nll", "brier")},
     }
-    return AuditComparison(audit_a, audit_b, differences, few if few < a.n else None)
+    better = better_calibrated(audit_a.verdict, audit_b.verdict, (a.bins.sums, b.bins.sums), pair, few / a.n)
+    return AuditComparison(audit_a, audit_b, differences, few if few < a.n else None, better)
 
 
 def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading) -> None:
@@ -81,27 +83,18 @@ def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading)
         )
 
 
-def _ece(a: Reading, b: Reading, few: int, n_bins: int, level: float) -> Interval:
-    """Estimate from all rows; the spread from a sample, scaled to their number."""
-    labels = torch.from_numpy(a.labels[:few])
-    spread = paired_bootstrap("ece", a.probs(few), b.probs(few), labels, level=level, n_bins=n_bins)
-    estimate = (a.bins.compute() - b.bins.compute()).item()
-    shrink = math.sqrt(few / a.n)
-    low, high = (estimate + shrink * (end - spread.estimate) for end in (spread.low, spread.high))
-    return replace(spread, estimate=estimate, low=low, high=high)
+def _accuracy(reading: Reading) -> float:
+    n, _, hits = reading.bins.sums.sum(1).tolist()
+    return float(hits / n)
 
 
-def _mean(name: str, a: Reading, b: Reading, few: int, level: float) -> Interval:
-    labels = torch.from_numpy(a.labels[:few])
-    each = METRICS[name].facts["each"]
-    pairs = each(a.probs(few), labels).double() - each(b.probs(few), labels).double()
-    if name in a.moments:
-        estimate = a.moments[name].mean - b.moments[name].mean
-    else:
-        estimate = ((a.bins.sums[2] - b.bins.sums[2]).sum() / a.n).item()
+def _gap(reading: Reading) -> float:
+    n, confidence, hits = reading.bins.sums.sum(1).tolist()
+    return float((confidence - hits) / n)
+
+
+def _loss(name: str, pair: Pair, a: Reading, b: Reading, level: float) -> Interval:
+    estimate = a.moments[name].mean - b.moments[name].mean
     if not math.isfinite(estimate):
-        return Interval(name, estimate, math.nan, math.nan, level, "none", 0)
-    if few == a.n:
-        return paired_bootstrap(name, a.probs(few), b.probs(few), labels, level=level)
-    reach = NormalDist().inv_cdf((1 + level) / 2) * pairs.std().item() / math.sqrt(a.n)
-    return Interval(name, estimate, estimate - reach, estimate + reach, level, "normal", 0)
+        return no_interval(name, estimate, level, "it is infinite for one of them")
+    return scaled(pair.loss(name, level), estimate, len(pair.labels) / a.n)

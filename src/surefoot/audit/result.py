@@ -11,7 +11,9 @@ from surefoot.audit._names import Kind
 from surefoot.audit._repair import Repair
 from surefoot.audit._risk_words import compare_words, repair_words, risk_words
 from surefoot.audit._two_classes import TwoClasses
-from surefoot.metrics.bootstrap import Interval
+from surefoot.audit.better import Better
+from surefoot.metrics.chance import Chance
+from surefoot.metrics.interval import Interval
 from surefoot.metrics.risk import Risk
 from surefoot.metrics.verdict import Verdict
 
@@ -44,6 +46,8 @@ class Audit:
     class_names: tuple[str, ...]
     verdict: Verdict
     measures: dict[str, Interval]
+    chance: dict[str, Chance]
+    """What the calibration errors among the measures would be if every probability were right."""
     sampled: int | None
     """On how many rows the measures that rank examples were computed; None for all."""
     repair: Repair | None
@@ -82,9 +86,10 @@ class Audit:
             points = f"{100 * abs(gap.estimate):.1f} points"
             return f"{self.verdict.finding} by {points}, {level} interval {low:.1f}–{high:.1f}"
         if self.verdict.finding == "mixed":
+            found, limit = _told_apart(ece.estimate, chance.limit)
             return (
-                f"too sure in some places and not sure enough in others, ECE {_percent(ece)}, where chance alone "
-                f"seldom gives more than {100 * chance.limit:.1f} %"
+                f"too sure in some places and not sure enough in others, ECE {found} %, where chance alone "
+                f"seldom gives more than {limit} %"
             )
         return (
             f"calibrated as far as {self.n:,} examples can tell: ECE {100 * ece.estimate:.1f} %, and chance alone "
@@ -133,23 +138,36 @@ class AuditComparison:
     b: Audit
     differences: dict[str, Interval]
     sampled: int | None
+    better: Better | None
+    """None where it cannot be told."""
 
     def sentence(self) -> str:
         """Say which of the two is better calibrated, as far as it can be told."""
         if self.a.two_classes is not None and self.b.two_classes is not None:
             return compare_words(self.a.two_classes, self.b.two_classes) + self._by_nll()
-        ece = self.differences["ece"]
-        if 0.0 in ece:
-            return (
-                f"A and B cannot be told apart by calibration: ECE differs by {_points(ece)}, which may be chance"
-                + self._by_nll()
-            )
-        better, worse = ("A", "B") if ece.estimate < 0 else ("B", "A")
-        low, high = sorted(100 * abs(end) for end in (ece.low, ece.high))
-        return (
-            f"{better} is better calibrated: its ECE is {100 * abs(ece.estimate):.1f} points below {worse}'s, "
-            f"{100 * ece.level:.0f} % interval {low:.1f}–{high:.1f}" + self._by_nll()
-        )
+        return (self._cannot() if self.better is None else self._better(self.better)) + self._by_nll()
+
+    def _cannot(self) -> str:
+        start, ece = "A and B cannot be told apart by calibration", self.differences["ece"]
+        if self.a.verdict.finding == self.b.verdict.finding == "calibrated":
+            return f"{start}: both are calibrated as far as {self.a.n:,} examples can tell"
+        why = "which may be chance" if 0.0 in ece else "too little to be sure"
+        return f"{start}: ECE differs by {_points(ece)}, {why}"
+
+    def _better(self, better: Better) -> str:
+        worse = "B" if better.letter == "A" else "A"
+        difference = self.differences[better.by]
+        one, other = (self.a, self.b) if better.letter == "A" else (self.b, self.a)
+        low, high = sorted(100 * abs(end) for end in (difference.low, difference.high))
+        interval = f"{100 * difference.level:.0f} % interval {low:.1f}–{high:.1f}"
+        if better.by == "ece":
+            points = f"{100 * abs(difference.estimate):.1f} points"
+            return f"{better.letter} is better calibrated: its ECE is {points} below {worse}'s, {interval}"
+        gaps = [each.verdict.gap.estimate for each in (one, other)]
+        own, others = (f"{100 * abs(gap):.1f}" for gap in gaps)
+        said = f"{better.letter} is better calibrated: its confidence is off by {own} points, {worse}'s by {others}"
+        # On both sides of 0 the difference A − B is no longer that of how far they are off.
+        return said if gaps[0] * gaps[1] < 0 else f"{said}, {interval} of the difference"
 
     def _by_nll(self) -> str:
         nll = self.differences["nll"]
@@ -162,11 +180,19 @@ class AuditComparison:
         values: dict[str, Any] = plain({
             "differences": {name: dataclasses.asdict(each) for name, each in self.differences.items()}
         })
-        return {"sentence": self.sentence(), **values, "sampled": self.sampled}
+        better = dataclasses.asdict(self.better) if self.better is not None else None
+        return {"sentence": self.sentence(), **values, "sampled": self.sampled, "better": better}
 
 
 def _percent(interval: Interval) -> str:
     return f"{100 * interval.estimate:.1f} % ({100 * interval.low:.1f}–{100 * interval.high:.1f})"
+
+
+def _told_apart(one: float, other: float) -> tuple[str, str]:
+    """Write two shares in percent with as many decimals as it takes to see which is larger."""
+    texts = [tuple(f"{100 * value:.{digits}f}" for value in (one, other)) for digits in (1, 2, 3)]
+    first, second = next((pair for pair in texts if pair[0] != pair[1]), texts[0])
+    return first, second
 
 
 def _points(interval: Interval) -> str:

@@ -10,7 +10,7 @@ Every registered metric declares ``label``, ``lower_is_better`` (``None`` where 
 - ``each``: the value per example that the metric is the mean of.
 
 - ``bins``: true where ``finish`` reads the sums of equal-width bins of the top label.
-- ``interval``: the kind of bootstrap interval that suits; ``quadratic``: true where time grows as n².
+- ``interval``: the kind of interval that covers, or ``none``; ``quadratic``: true where time grows as n².
 
 ``perfect`` is the value for perfect predictions where that is not the better end of the range.
 """

@@ -11,14 +11,15 @@ from surefoot.metrics._sums import FinishFunction
 from surefoot.metrics._top import sums_of_top
 
 
-def binned(finish: FinishFunction) -> dict[str, Any]:
+def binned(finish: FinishFunction, *, interval: str = "none") -> dict[str, Any]:
     """Give the facts of a metric that the bins' counts, confidences and hits determine.
 
     Args:
         finish: Maps sums of shape ``(3, n_bins)`` to the metric.
+        interval: The kind that covers, if there is one.
 
     Returns:
-        ``sums``, ``finish``, ``top``, ``bins`` and the kind of ``interval`` that suits, to be declared at registration.
+        ``sums``, ``finish``, ``top``, ``bins`` and the kind of ``interval``, to be declared at registration.
     """
 
     def of_top(confidence: Tensor, correct: Tensor, *, n_bins: int = 15) -> Tensor:
@@ -27,7 +28,7 @@ def binned(finish: FinishFunction) -> dict[str, Any]:
     def sums(confidence: Tensor, correct: Tensor, *, n_bins: int) -> Tensor:
         return bin_sums(confidence, correct, n_bins)
 
-    return {"sums": sums_of_top(sums), "finish": finish, "top": of_top, "bins": True, "interval": "corrected"}
+    return {"sums": sums_of_top(sums), "finish": finish, "top": of_top, "bins": True, "interval": interval}
 
 
 def gaps(sums: Tensor) -> tuple[Tensor, Tensor]:

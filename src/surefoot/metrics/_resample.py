@@ -101,3 +101,20 @@ def multinomial_replicates(sums: Tensor, n_resamples: int, source: Generator) ->
         left = left - drawn[-1]
     hits, misses = torch.stack(drawn, 1).chunk(2, 1)
     return torch.stack([hits + misses, (hits + misses) * confidence / count.clamp(min=1), hits], 1)
+
+
+def hits_by_chance(sums: Tensor, n_resamples: int, source: Generator) -> Tensor:
+    """Draw each bin's hits as if its mean confidence were right.
+
+    Args:
+        sums: Shape ``(3, n_bins)``.
+        n_resamples: How often.
+        source: Where the randomness comes from.
+
+    Returns:
+        Shape ``(n_resamples, n_bins)``.
+    """
+    count, confidence, _ = sums.double().unbind()
+    odds = (confidence / count.clamp(min=1)).clamp(0, 1)
+    shape = (n_resamples, len(count))
+    return torch.binomial(count.expand(shape).contiguous(), odds.expand(shape).contiguous(), generator=source)

@@ -27,6 +27,7 @@ def _of_top(confidence: Tensor, correct: Tensor) -> Tensor:
     finish=finish_mean,
     each=_values,
     top=_of_top,
+    interval="exact",
 )
 def accuracy(probs: Tensor, labels: Tensor) -> Tensor:
     """Share of examples whose most likely class is the true one.

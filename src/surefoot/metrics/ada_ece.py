@@ -22,7 +22,7 @@ def _of_top(confidence: Tensor, correct: Tensor, *, n_bins: int = 15) -> Tensor:
     reference="Nguyen and O'Connor 2015, arXiv:1508.05154; Mukhoti et al. 2020, arXiv:2002.09437",
     whole="where to cut into equal parts depends on every confidence",
     top=_of_top,
-    interval="basic",
+    interval="none",
 )
 def ada_ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
     """Adaptive ECE: mean gap between confidence and accuracy over bins that hold equally many examples.

@@ -49,6 +49,7 @@ def _e_aurc(confidence: Tensor, correct: Tensor) -> Tensor:
     reference=_REFERENCE,
     whole=_WHOLE,
     top=_aurc,
+    interval="log",
 )
 def aurc(probs: Tensor, labels: Tensor) -> Tensor:
     r"""Area under the risk-coverage curve: the mean over k of the error rate among the k surest examples.

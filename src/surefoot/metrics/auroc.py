@@ -111,6 +111,7 @@ def _misclassification_of_top(confidence: Tensor, correct: Tensor) -> Tensor:
     reference="Hendrycks and Gimpel 2017, arXiv:1610.02136",
     whole=_WHOLE,
     top=_misclassification_of_top,
+    interval="delong",
 )
 def misclassification_auroc(probs: Tensor, labels: Tensor) -> Tensor:
     """Chance that a right prediction is surer than a wrong one, ties counted half.

@@ -33,6 +33,7 @@ def squared_distance(probs: Tensor, labels: Tensor) -> Tensor:
     sums=sums_of(squared_distance),
     finish=finish_mean,
     each=squared_distance,
+    interval="parts",
 )
 def brier(probs: Tensor, labels: Tensor) -> Tensor:
     """Brier score: mean squared distance between predicted and one-hot probabilities, summed over classes.

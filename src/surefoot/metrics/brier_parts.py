@@ -39,7 +39,7 @@ def _finish_refinement(sums: Tensor) -> Tensor:
     reference=_REFERENCE,
     sums=_sums,
     finish=_finish_calibration,
-    interval="basic",
+    interval="none",
 )
 def brier_calibration(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
     r"""Calibration part of the Brier score: squared gaps of the classwise bins, summed over classes.

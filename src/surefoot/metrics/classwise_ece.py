@@ -38,7 +38,7 @@ def _finish(sums: Tensor) -> Tensor:
     reference="Kull et al. 2019, arXiv:1910.12656; Nixon et al. 2019, arXiv:1904.01685",
     sums=_sums,
     finish=_finish,
-    interval="basic",
+    interval="none",
 )
 def classwise_ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
     r"""Classwise ECE: the mean over classes k of the ECE of p_k as a probability that the label is k.

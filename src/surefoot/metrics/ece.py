@@ -21,7 +21,7 @@ def _finish(sums: Tensor) -> Tensor:
     lower_is_better=True,
     range=(0.0, 1.0),
     reference="Guo et al. 2017, arXiv:1706.04599",
-    **binned(_finish),
+    **binned(_finish, interval="corrected"),
 )
 def ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
     r"""Expected calibration error: mean gap between confidence and accuracy over equal-width bins.

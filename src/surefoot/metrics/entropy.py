@@ -39,6 +39,7 @@ def _truth(probs: Tensor, labels: Tensor) -> Tensor:
     sums=sums_of(_prediction),
     finish=finish_mean,
     each=_prediction,
+    interval="parts",
 )
 def entropy(probs: Tensor, labels: Tensor) -> Tensor:
     """Mean entropy −Σ p log p of the predicted distributions, in nats; the labels are not looked at.
@@ -68,6 +69,7 @@ def entropy(probs: Tensor, labels: Tensor) -> Tensor:
     sums=sums_of(_truth),
     finish=finish_mean,
     each=_truth,
+    interval="parts",
 )
 def true_class_entropy(probs: Tensor, labels: Tensor) -> Tensor:
     """Mean binary entropy of the true class's probability, −p_y log p_y − (1 − p_y) log(1 − p_y), in nats.

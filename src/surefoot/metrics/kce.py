@@ -74,7 +74,7 @@ def _root_of_top(confidence: Tensor, correct: Tensor, *, estimator: Estimator = 
     reference=_REFERENCE,
     whole=_WHOLE,
     top=_root_of_top,
-    interval="basic",
+    interval="none",
 )
 def kce(probs: Tensor, labels: Tensor, *, estimator: Estimator = "biased", width: float = 0.4) -> Tensor:
     r"""Kernel calibration error of the top label, in the units of ECE: the root of :func:`squared_kce`.
@@ -107,7 +107,7 @@ def kce(probs: Tensor, labels: Tensor, *, estimator: Estimator = "biased", width
     reference=_REFERENCE,
     whole=_WHOLE,
     top=squared_of_top,
-    interval="basic",
+    interval="none",
 )
 def squared_kce(probs: Tensor, labels: Tensor, *, estimator: Estimator = "biased", width: float = 0.4) -> Tensor:
     r"""Squared kernel calibration error of the top label.

@@ -22,6 +22,7 @@ def _values(probs: Tensor, labels: Tensor) -> Tensor:
     sums=sums_of(_values),
     finish=finish_mean,
     each=_values,
+    interval="parts",
 )
 def nll(probs: Tensor, labels: Tensor) -> Tensor:
     """Negative log-likelihood: mean of −log p(true class), in nats.

@@ -98,6 +98,7 @@ def underconfidence(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tenso
     finish=finish_mean,
     each=_gap,
     top=lambda confidence, correct: _gap_of_top(confidence, correct).mean(),
+    interval="gap",
 )
 def confidence_gap(probs: Tensor, labels: Tensor) -> Tensor:
     """Mean confidence less accuracy: positive when over-confident, negative when under-confident, best at 0.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from scipy.stats import binom
 from torch import Generator, Tensor
 
 from surefoot.errors import OptionError
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._resample import hits_by_chance
 from surefoot.metrics._top import checked_top_label
 from surefoot.seeding import generator as make_generator
 
@@ -137,9 +137,7 @@ def consistency(
     """
     count, confidence, correct = sums.double().unbind()
     n, ece = count.sum(), float((confidence - correct).abs().sum() / count.sum())
-    chance = (confidence / count.clamp(min=1)).clamp(0, 1).expand(n_resamples, -1).contiguous()
-    source = generator or make_generator(0, "consistency")
-    hits = torch.binomial(count.expand(n_resamples, -1).contiguous(), chance, generator=source)
+    hits = hits_by_chance(sums, n_resamples, generator or make_generator(0, "consistency"))
     by_chance = (confidence - hits).abs().sum(1) / n
     # One more on both sides: the observed one is a draw too, so that a p-value is never 0.
     p_value = (1 + int((by_chance >= ece - 1e-12).sum())) / (1 + n_resamples)

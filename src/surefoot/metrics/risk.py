@@ -19,7 +19,8 @@ from torch import Tensor
 from surefoot.errors import InputError
 from surefoot.metrics._binning import quantile_sums
 from surefoot.metrics._ranking import area_under_roc, average_precision
-from surefoot.metrics.bootstrap import Interval, bootstrap_sums
+from surefoot.metrics.bootstrap import bootstrap_sums
+from surefoot.metrics.interval import Interval
 from surefoot.metrics.reliability import Consistency, Reliability, consistency, reliability_of_sums
 
 RiskFinding = Literal["overstated", "understated", "mixed", "calibrated"]

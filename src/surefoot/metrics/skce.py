@@ -97,7 +97,7 @@ def _pair_sums(probs: Tensor, residual: Tensor, distance: Distance, width: float
     perfect=0.0,
     reference="Widmann et al. 2019, arXiv:1910.11385",
     whole="its sum goes over pairs of examples",
-    interval="basic",
+    interval="none",
     quadratic=True,
 )
 def skce(

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import torch
 from scipy.fft import dct, idct
+from scipy.optimize import brentq
 from torch import Tensor
 
 from surefoot.errors import OptionError
@@ -58,17 +59,12 @@ def _finish(sums: Tensor) -> Tensor:
 
 
 def _fixed_point(smoothed: _Smoothed) -> float:
-    """Find the width that equals its own error; the error falls with the width, so bisection does."""
-    if smoothed(_NARROWEST) <= _NARROWEST:
-        return smoothed(_NARROWEST)
-    low, high = _NARROWEST, 1.0
-    while high - low > 1e-9:
-        middle = (low + high) / 2
-        if smoothed(middle) > middle:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+    """Find the width that equals its own error; the error falls with the width, so there is one."""
+    narrow = smoothed(_NARROWEST)
+    if narrow <= _NARROWEST:
+        return narrow
+    # The error is at most 1, and that of a width of 2 is below it.
+    return float(brentq(lambda sigma: smoothed(sigma) - sigma, _NARROWEST, 2.0, xtol=1e-10))
 
 
 def _of_top(confidence: Tensor, correct: Tensor, *, sigma: float | None = None) -> Tensor:
@@ -84,7 +80,7 @@ def _of_top(confidence: Tensor, correct: Tensor, *, sigma: float | None = None) 
     sums=sums_of_top(_residuals),
     finish=_finish,
     top=_of_top,
-    interval="basic",
+    interval="none",
 )
 def smooth_ece(probs: Tensor, labels: Tensor, *, sigma: float | None = None) -> Tensor:
     r"""Smooth ECE: the gap between confidence and correctness, smoothed by a kernel instead of cut into bins.

@@ -29,6 +29,7 @@ def _values(probs: Tensor, labels: Tensor, *, k: int) -> Tensor:
     sums=sums_of(_values),
     finish=finish_mean,
     each=_values,
+    interval="exact",
 )
 def top_k_accuracy(probs: Tensor, labels: Tensor, *, k: int = 5) -> Tensor:
     """Share of examples whose true class is among the k most likely ones.

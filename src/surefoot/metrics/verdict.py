@@ -10,11 +10,14 @@ from torch import Generator, Tensor
 from surefoot.metrics._binning import bin_sums
 from surefoot.metrics._class_bins import class_bin_sums
 from surefoot.metrics._top import checked_top_label
-from surefoot.metrics.bootstrap import Interval, bootstrap_sums
 from surefoot.metrics.classwise_ece import ece_of_classes
+from surefoot.metrics.ece_interval import ece_of_sums
+from surefoot.metrics.interval import Interval
 from surefoot.metrics.reliability import Consistency, Reliability, consistency, reliability_of_sums
+from surefoot.metrics.shares import accuracy_of_sums, gap_of_sums
 from surefoot.seeding import generator as make_generator
 
+_DRAWS = 1000
 # The risk of one of two classes can also be overstated or understated; see ``surefoot.metrics.risk``.
 Finding = Literal["over-confident", "under-confident", "mixed", "calibrated", "overstated", "understated"]
 
@@ -97,14 +100,14 @@ def verdict_of_sums(
     """
     source = generator or make_generator(0, "verdict")
     chance = consistency(bins, level=level, generator=source)
-    gap = bootstrap_sums("confidence_gap", bins, level=level, generator=source)
+    gap = gap_of_sums(bins, level)
     n, less = bins[0].sum(), bins[1] - bins[2]
     return Verdict(
         n=int(n),
         finding=finding_of(chance, gap),
-        accuracy=bootstrap_sums("accuracy", bins, level=level, generator=source),
+        accuracy=accuracy_of_sums(bins, level),
         gap=gap,
-        ece=bootstrap_sums("ece", bins, level=level, generator=source),
+        ece=ece_of_sums(bins, level, _DRAWS, source, chance),
         overconfidence=(less.clamp(min=0).sum() / n).item(),
         underconfidence=(-less.clamp(max=0).sum() / n).item(),
         consistency=chance,
@@ -121,10 +124,9 @@ def finding_of(chance: Consistency, gap: Interval) -> Finding:
         gap: Mean confidence less accuracy.
 
     Returns:
-        The finding; ``calibrated`` and ``mixed`` only where the interval holds 0, or has no width because all or none
-        of the examples are right: such an interval tells nothing.
+        The finding; ``calibrated`` and ``mixed`` only where the interval holds 0.
     """
-    if 0.0 not in gap and (gap.low < gap.high or chance.miscalibrated):
+    if 0.0 not in gap:
         return "over-confident" if gap.estimate > 0 else "under-confident"
     return "mixed" if chance.miscalibrated else "calibrated"
 

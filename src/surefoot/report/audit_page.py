@@ -12,7 +12,7 @@ from surefoot.report.bins import Bins, bin_rows, lean
 from surefoot.report.document import write_document
 from surefoot.report.figures import Figure, reliability_figure
 from surefoot.report.marks import Mark, mark_of
-from surefoot.report.measures import MEASURES, show, show_interval
+from surefoot.report.measures import MEASURES, Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
 from surefoot.report.risk import (
     REPAIR_HEADS,
@@ -127,20 +127,26 @@ def _measure_rows(audits: Sequence[Json], comparison: Json | None) -> list[dict[
     rows = []
     for each in measures_of(audits, brief=False):
         found = [audit["measures"].get(each.key) for audit in audits]
-        cells = [
-            (show(each, value["estimate"], digits=2), show_interval(each, value, digits=2)) if value else ("–", "")
-            for value in found
-        ]
+        if not any(found):
+            continue
+        cells = [_cell(each, value, audit["chance"].get(each.key)) for value, audit in zip(found, audits, strict=True)]
         gap = comparison["differences"].get(each.key) if comparison is not None else None
         rows.append({"measure": each, "cells": cells, "gap": show_gap(each, gap) if gap else ""})
         if each.key == "ece" and any(audit["repair"] for audit in audits):
-            after = [audit["repair"]["ece"] if audit["repair"] else None for audit in audits]
-            cells = [
-                (show(each, value["estimate"], digits=2), show_interval(each, value, digits=2)) if value else ("–", "")
-                for value in after
-            ]
+            repairs = [audit["repair"] or {"ece": None, "chance": None} for audit in audits]
+            cells = [_cell(each, repair["ece"], repair["chance"]) for repair in repairs]
             rows.append({"measure": None, "cells": cells, "gap": ""})
     return rows
+
+
+def _cell(measure: Measure, value: dict[str, Any] | None, chance: dict[str, Any] | None) -> tuple[str, str, str]:
+    """Value, interval or the reason why there is none, and what chance alone gives."""
+    if value is None:
+        return "–", "", ""
+    limit = show_limit(measure, chance, digits=2)
+    usual = f"by chance {show(measure, chance['expected'], digits=2)}, {limit}" if chance else ""
+    why = "" if chance else str(value["note"])
+    return show(measure, value["estimate"], digits=2), show_interval(measure, value, digits=2) or why, usual
 
 
 def _cards(model: Mapping[str, Any], *, alone: bool) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from surefoot.report.measures import MEASURES, Measure, show, show_interval
-from surefoot.report.numbers import show_count, signed
+from surefoot.report.measures import MEASURES, Measure, show, show_interval, show_limit
+from surefoot.report.numbers import join, show_count, signed
 from surefoot.report.risk import REPAIR_HEADS, SLICE_HEADS, measures_of, of_two, positive_words, repair_rows, slice_row
 
 Json = Mapping[str, Any]
@@ -66,14 +66,24 @@ def _shown(audits: Sequence[Json]) -> list[Measure]:
 
 def _measures(audit: Json) -> Table:
     level = f"{100 * audit['verdict']['ece']['level']:.0f} % interval"
-    table = _table("measure", "value", level)
+    table = _table("measure", "value", level, "by chance alone")
     for each in _shown([audit]):
-        value = audit["measures"][each.key]
-        table.add_row(each.label, show(each, value["estimate"]), show_interval(each, value))
+        value, limit = audit["measures"][each.key], show_limit(each, audit["chance"].get(each.key))
+        table.add_row(each.label, show(each, value["estimate"]), show_interval(each, value), limit)
         if each.key == "ece" and audit["repair"]:
-            after = audit["repair"]["ece"]
-            table.add_row("  after temperature", show(each, after["estimate"]), show_interval(each, after))
+            after, limit = audit["repair"]["ece"], show_limit(each, audit["repair"]["chance"])
+            table.add_row("  after temperature", show(each, after["estimate"]), show_interval(each, after), limit)
     return table
+
+
+def _without(audit: Json) -> Iterator[str]:
+    """Say why a measure of the table that is no calibration error has no interval."""
+    found: dict[str, list[str]] = {}
+    for each in _shown([audit]):
+        note = audit["measures"][each.key]["note"] if each.key in audit["measures"] else ""
+        if note and each.key not in audit["chance"]:
+            found.setdefault(note, []).append(each.label)
+    return (f"{join(labels)}: {note}." for note, labels in found.items())
 
 
 def _models(audits: Sequence[Json]) -> Table:
@@ -112,10 +122,12 @@ def _side_by_side(audits: Sequence[Json], comparison: Json) -> Table:
 
 
 def show_gap(measure: Measure, gap: Json) -> str:
-    """Write a difference with its interval; ● marks one that excludes zero."""
-    if gap["estimate"] is None or gap["low"] is None:
-        return "–  "
+    """Write a difference with its interval, if it has one; ● marks one that excludes zero."""
     scale, digits = (100, 1) if measure.percent else (1, 3)
+    if gap["estimate"] is None:
+        return "–  "
+    if gap["low"] is None:
+        return f"{signed(scale * gap['estimate'], digits)}  "
     texts = [signed(scale * gap[key], digits) for key in ("estimate", "low", "high")]
     clear = gap["low"] > 0 or gap["high"] < 0
     return f"{texts[0]} ({texts[1]}…{texts[2]}) {'●' if clear else ' '}"
@@ -134,7 +146,7 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield Text(f"Worst classes by the ECE of their probability: {words}.")
     if audit["slices"]:
         yield _slices(audit)
-    for note in audit["notes"]:
+    for note in (*_without(audit), *audit["notes"]):
         yield Text(f"Note: {note}")
     if two:
         yield Text(f"Positive: {positive_words(two)}.")

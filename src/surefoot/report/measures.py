@@ -69,6 +69,24 @@ def show(measure: Measure, value: float | None, *, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f} %".replace("-", "−") if measure.percent else f"{value:.3f}".replace("-", "−")
 
 
+def show_limit(measure: Measure, chance: dict[str, Any] | None, *, digits: int = 1) -> str:
+    """Write what chance alone seldom exceeds, or nothing where that is no question.
+
+    Args:
+        measure: What it is a limit of.
+        chance: With ``limit``.
+        digits: Decimals of percentages.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> show_limit(MEASURES[2], {"expected": 0.01, "limit": 0.0153}), show_limit(MEASURES[0], None)
+        ('up to 1.5 %', '')
+    """
+    return f"up to {show(measure, chance['limit'], digits=digits)}" if chance else ""
+
+
 def show_interval(measure: Measure, interval: dict[str, Any], *, digits: int = 1) -> str:
     """Write both ends without unit, or nothing where there are none.
 

@@ -1,0 +1,96 @@
+"""Intervals of differences between two predictions of the same examples, without drawing anew."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import torch
+from torch import Generator, Tensor
+
+from surefoot.metrics._binning import bin_sums
+from surefoot.metrics.ece_interval import ece_difference, ece_of_sums
+from surefoot.metrics.interval import Interval, around, check_level
+from surefoot.metrics.shares import FEW, apart
+
+Top = tuple[Tensor, Tensor]  # confidence and correctness
+
+
+def paired_share(name: str, a: Tensor, b: Tensor, level: float) -> Interval:
+    """Give the difference of two shares of the same examples (Bonett and Price 2012).
+
+    Args:
+        name: The metric.
+        a: 1 for a hit, else 0.
+        b: The same of the other.
+        level: Of the interval.
+
+    Returns:
+        The interval of A − B.
+
+    Example:
+        >>> 0.0 in paired_share("accuracy", torch.ones(20), torch.ones(20), 0.95)
+        True
+    """
+    differ = a.double() - b.double()
+    estimate = differ.mean().item()
+    low, high = _ends(differ, 1.0, level)
+    ends = around(estimate, estimate - low, high - estimate, (-1.0, 1.0))
+    return Interval(name, estimate, *ends, level, "exact")
+
+
+def paired_gap(a: Top, b: Top, level: float, *, sign: int = -1) -> Interval:
+    """Give how confidence − accuracy of two predictions differ, or, with ``sign=1``, their sum.
+
+    Args:
+        a: One.
+        b: The other.
+        level: Of the interval.
+        sign: −1 for A − B, 1 for A + B.
+
+    Returns:
+        The interval.
+    """
+    sure, right = (x.double() + sign * y.double() for x, y in zip(a, b, strict=True))
+    n, estimate = len(sure), (sure - right).mean().item()
+    middle = 1.0 if sign > 0 else 0.0
+    low, high = _ends(right - middle, 1.0, level)
+    mean = (right - middle).mean().item()
+    reach = NormalDist().inv_cdf((1 + level) / 2) * sure.std(correction=0).item() / math.sqrt(n)
+    # Of a handful of rows nobody knows whether they are among the unsure ones.
+    together = _correlation(sure, right) if int((right != right.mode().values).sum()) >= FEW else 0.0
+    ends = around(estimate, apart(reach, high - mean, together), apart(reach, mean - low, together), (-2.0, 2.0))
+    return Interval("confidence_gap", estimate, *ends, level, "exact")
+
+
+def _ends(values: Tensor, most: float, level: float) -> tuple[float, float]:
+    """Wald's interval of a mean of whole numbers after adding the largest and the smallest of them once."""
+    check_level(level)
+    wide = torch.cat([values, values.new_tensor([-most, most])])
+    reach = NormalDist().inv_cdf((1 + level) / 2) * wide.std(correction=0).item() / math.sqrt(len(wide))
+    return wide.mean().item() - reach, wide.mean().item() + reach
+
+
+def _correlation(x: Tensor, y: Tensor) -> float:
+    """Correlation of two rows of numbers, 0 where one of them does not vary."""
+    x, y = x.double() - x.double().mean(), y.double() - y.double().mean()
+    size = (x.square().sum() * y.square().sum()).sqrt().item()
+    return (x @ y).item() / size if size > 0 else 0.0
+
+
+def paired_ece(a: Top, b: Top, n_bins: int, level: float, n_resamples: int, source: Generator) -> Interval:
+    """Give the difference of two ECE of the same examples.
+
+    Args:
+        a: One.
+        b: The other.
+        n_bins: Number of bins.
+        level: Of the interval.
+        n_resamples: How often hits are drawn.
+        source: Where the randomness comes from.
+
+    Returns:
+        The interval of A − B.
+    """
+    one, other = (ece_of_sums(bin_sums(*top, n_bins), level, n_resamples, source) for top in (a, b))
+    return ece_difference(one, other)

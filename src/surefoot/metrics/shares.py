@@ -1,0 +1,128 @@
+"""Intervals of shares, and of mean confidence less a share, that hold also where all or none are right.
+
+Drawing anew from examples that are all right gives nothing but right ones: an interval of no width. A share gets the
+exact interval of Clopper and Pearson (1934). What a share is a part of is put together from the ends of its
+parts, each as far from its estimate as it is (MOVER, Zou and Donner 2008).
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import torch
+from scipy.stats import beta
+from torch import Tensor
+
+from surefoot.metrics.interval import Interval, around, check_level
+
+_GAPS = (-1.0, 1.0)
+FEW = 5  # errors
+
+
+def exact_ends(hits: float, n: float, level: float) -> tuple[float, float]:
+    """Clopper and Pearson's interval of a share: holds the truth at least as often as it says, for any n.
+
+    Args:
+        hits: How many of them.
+        n: Of how many.
+        level: How often such intervals hold the truth.
+
+    Returns:
+        Both ends.
+
+    Example:
+        >>> [round(end, 3) for end in exact_ends(10, 10, 0.95)]  # 0.025 ** (1 / 10)
+        [0.692, 1.0]
+    """
+    check_level(level)
+    tail = (1 - level) / 2
+    low = float(beta.ppf(tail, hits, n - hits + 1)) if hits > 0 else 0.0
+    high = float(beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
+    return low, high
+
+
+def share(name: str, each: Tensor, level: float) -> Interval:
+    """Give the interval of a share.
+
+    Args:
+        name: The metric.
+        each: 1 for a hit, else 0.
+        level: Of the interval.
+
+    Returns:
+        The interval.
+    """
+    hits, n = each.double().sum().item(), len(each)
+    return Interval(name, hits / n, *exact_ends(hits, n, level), level, "exact")
+
+
+def accuracy_of_sums(sums: Tensor, level: float) -> Interval:
+    """Give the accuracy from bins of shape ``(3, n_bins)``."""
+    n, _, hits = sums.double().sum(1).tolist()
+    return Interval("accuracy", hits / n, *exact_ends(hits, n, level), level, "exact")
+
+
+def gap(confidence: Tensor, correct: Tensor, level: float) -> Interval:
+    """Give mean confidence less accuracy.
+
+    Args:
+        confidence: Shape ``(n,)``.
+        correct: Shape ``(n,)``.
+        level: Of the interval.
+
+    Returns:
+        The interval.
+
+    Example:
+        >>> all_right = gap(torch.full((20,), 0.99), torch.ones(20), 0.95)
+        >>> 0.0 in all_right  # with 20 examples, 99 % sure and always right is no fault
+        True
+    """
+    return _gap(torch.ones(len(confidence), dtype=torch.float64), confidence.double(), correct.double(), level)
+
+
+def gap_of_sums(sums: Tensor, level: float) -> Interval:
+    """Give mean confidence less accuracy from bins of shape ``(3, n_bins)``, with each confidence at its bin's mean.
+
+    That leaves out how confidences within a bin differ, which for calibrated predictions makes the interval a little
+    wider than it had to be.
+    """
+    count, confidence, correct = sums.double().unbind()
+    size = count.clamp(min=1)
+    return _gap(count, confidence / size, correct / size, level)
+
+
+def _gap(weight: Tensor, confidence: Tensor, correct: Tensor, level: float) -> Interval:
+    """Weighted rows, or bins of them: what is right is 0 or 1 whatever the bin, so only its mean is taken from it."""
+    n = weight.sum()
+    sure, right = (weight @ confidence / n).item(), (weight @ correct / n).item()
+    variance = (weight @ (confidence - sure).square() / n).item()
+    joint = (weight @ ((confidence - sure) * (correct - right)) / n).item()
+    spread = math.sqrt(variance * right * (1 - right)) if 0 < right < 1 else 0.0
+    hits = (weight @ correct).item()
+    # Of a handful of errors nobody knows whether they are among the unsure ones.
+    enough = min(hits, n.item() - hits) >= FEW and spread > 0
+    together = max(-1.0, min(1.0, joint / spread)) if enough else 0.0
+    low, high = exact_ends(hits, n.item(), level)
+    reach = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance / n.item())
+    ends = around(sure - right, apart(reach, high - right, together), apart(reach, right - low, together), _GAPS)
+    return Interval("confidence_gap", sure - right, *ends, level, "exact")
+
+
+def apart(one: float, other: float, together: float) -> float:
+    """How far the difference of two estimates reaches, from how far each does and their correlation.
+
+    Args:
+        one: Reach of the first.
+        other: Reach of the second, in the opposite direction.
+        together: Correlation of the two.
+
+    Returns:
+        The reach.
+
+    Example:
+        >>> apart(3.0, 4.0, 0.0), apart(3.0, 4.0, -1.0), apart(4.0, 4.0, 1.0)
+        (5.0, 7.0, 0.0)
+    """
+    return math.sqrt(max(0.0, one * one - 2 * together * one * other + other * other))
