@@ -1,6 +1,7 @@
 """The run folder: the only thing that is written and read back. Imports no torch."""
 
 from surefoot.records._atomic import sync_folder, write_bytes
+from surefoot.records.outputs import check_output
 from surefoot.records.store import RunFolder, find_runs
 
-__all__ = ["RunFolder", "find_runs", "sync_folder", "write_bytes"]
+__all__ = ["RunFolder", "check_output", "find_runs", "sync_folder", "write_bytes"]
