@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from surefoot.audit._names import Kind
+from surefoot.audit._kind import Said
+from surefoot.audit._labels import Array, Meaning
 from surefoot.audit._reading import OnRows, Reading, read, walk
-from surefoot.audit._source import Array, Source
+from surefoot.audit._source import Source
 from surefoot.audit.audit import choose_one
-from surefoot.audit.files import open_predictions
+from surefoot.audit.files import files_of, open_predictions
 from surefoot.audit.result import plain
 from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.calibrators.compare import Comparison, compare_calibrators
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics import Stream
 from surefoot.metrics.bootstrap import Interval, bootstrap_sums
+from surefoot.records import check_output
 from surefoot.registry import CALIBRATORS
-from surefoot.schema import Predictions
+from surefoot.schema import LABELS_ARE, Predictions
 
 COMPARED_VALUES = 4_000_000  # rows × classes on which all calibrators are compared
 FITTED_VALUES = 20_000_000  # on which the chosen one is fitted
@@ -68,6 +70,7 @@ class Fitted:
     n: int
     compared_on: int
     origin: Origin
+    notes: tuple[str, ...] = ()
 
     def use(self) -> str:
         """Say in one line which calibrator to use and why."""
@@ -91,6 +94,7 @@ class Fitted:
             "calibrator": self.calibrator.name if self.calibrator else None,
             "candidates": [asdict(each) for each in self.comparison.candidates],
             "left_out": list(self.comparison.left_out),
+            "notes": list(self.notes),
         })
         return values
 
@@ -120,6 +124,7 @@ class Applied:
     n: int
     before: Scores
     after: Scores
+    notes: tuple[str, ...] = ()
 
 
 def check_saving(path: Path) -> None:
@@ -132,8 +137,10 @@ def calibrate(
     path: Path | str,
     *,
     method: str | None = None,
-    kind: Kind | None = None,
+    kind: Said | None = None,
     labels: str | None = None,
+    scores: Sequence[str] = (),
+    labels_are: Meaning | None = None,
     model: str | None = None,
     n_folds: int = 5,
     on_rows: OnRows | None = None,
@@ -143,8 +150,10 @@ def calibrate(
     Args:
         path: The file. Of a file with a calibration and a test set, the calibration set is used.
         method: Fit this one, whatever the others do.
-        kind: Logits or probabilities, where names and values do not tell.
+        kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Which one, where the file holds several.
         n_folds: Into how many parts the rows are divided to compare.
         on_rows: Called while reading.
@@ -157,7 +166,8 @@ def calibrate(
     """
     wanted = CALIBRATORS[method].name if method is not None else None
     where = Path(path).name
-    audited, held_out = choose_one(open_predictions(path, kind=kind, labels=labels), model, where)
+    found = open_predictions(path, kind=kind, labels=labels, scores=scores, labels_are=labels_are)
+    audited, held_out = choose_one(found, model, where)
     source = held_out or audited
     if source.split == "test":
         raise SplitError(
@@ -176,7 +186,8 @@ def calibrate(
         whole = Predictions(reading.logits, reading.labels, "calibration")
         calibrator = CALIBRATORS[chosen].build(whole) if chosen in CALIBRATORS else None
     origin = Origin(where, reading.n, reading.labels_digest, _finite_mean(reading))
-    return Fitted(where, source.took, comparison, calibrator, reading.n, len(compared.labels), origin)
+    notes = (*reading.doubts, *source.notes)
+    return Fitted(where, source.took, comparison, calibrator, reading.n, len(compared.labels), origin, notes)
 
 
 def apply(
@@ -184,8 +195,10 @@ def apply(
     path: Path | str,
     out: Path | str,
     *,
-    kind: Kind | None = None,
+    kind: Said | None = None,
     labels: str | None = None,
+    scores: Sequence[str] = (),
+    labels_are: Meaning | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
 ) -> Applied:
@@ -195,8 +208,10 @@ def apply(
         calibrator: A ``.json`` or ``.safetensors`` file.
         path: The file to repair; of a file with a calibration and a test set, the test set.
         out: The ``.npz`` file to write: logits, labels and class names.
-        kind: Logits or probabilities, where names and values do not tell.
+        kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Which one, where the file holds several.
         on_rows: Called while reading.
 
@@ -212,7 +227,9 @@ def apply(
         raise InputError(
             f"Expected --out to end in .npz, but got {out.name!r}. Repaired predictions are saved as .npz."
         )
-    source, _ = choose_one(open_predictions(path, kind=kind, labels=labels), model, where)
+    check_output(out, [*files_of(path, labels), calibrator])
+    found = open_predictions(path, kind=kind, labels=labels, scores=scores, labels_are=labels_are)
+    source, _ = choose_one(found, model, where)
     reading = read(source, n_bins=15, where=where, sampled_values=0, on_rows=on_rows)
     rows = load_about(calibrator).get("fitted_rows")
     if rows is not None and Origin.of(rows, Path(calibrator).name).holds(reading):
@@ -230,7 +247,8 @@ def apply(
     bins, nll = _write(out, source, reading, fitted, where, on_rows)
     before = Scores(bootstrap_sums("ece", reading.bins.sums), reading.moments["nll"].mean)
     after = Scores(bootstrap_sums("ece", bins.sums), nll)
-    return Applied(where, source.took, fitted.name, reading.n, before, after)
+    notes = (*reading.doubts, *source.notes)
+    return Applied(where, source.took, fitted.name, reading.n, before, after, notes)
 
 
 def _write(
@@ -264,6 +282,7 @@ def _write(
 
 def _rest(labels: list[Array], source: Source) -> Iterator[tuple[str, Array]]:
     yield "labels", np.concatenate(labels)
+    yield LABELS_ARE, np.array("from-0")  # whatever the classes are called
     if source.class_names:
         yield "class_names", np.array(source.class_names)
 

@@ -9,7 +9,8 @@ from statistics import NormalDist
 
 import torch
 
-from surefoot.audit._names import Kind
+from surefoot.audit._kind import Said
+from surefoot.audit._labels import Meaning
 from surefoot.audit._reading import MOST_RANKED, OnRows, Reading
 from surefoot.audit.audit import audit_source, choose_one
 from surefoot.audit.files import open_predictions
@@ -23,9 +24,11 @@ def compare_audits(
     path_a: Path | str,
     path_b: Path | str,
     *,
-    kind: Kind | None = None,
+    kind: Said | None = None,
     labels: str | None = None,
     groups: tuple[str, ...] = (),
+    scores: tuple[str, ...] = (),
+    labels_are: Meaning | None = None,
     model: str | None = None,
     n_bins: int = 15,
     level: float = 0.95,
@@ -36,9 +39,11 @@ def compare_audits(
     Args:
         path_a: One file.
         path_b: The other.
-        kind: Logits or probabilities, where names and values do not tell.
+        kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Which one, where a file holds several.
         n_bins: Number of bins.
         level: Of the intervals.
@@ -52,7 +57,7 @@ def compare_audits(
     """
     read = []
     for path in (path_a, path_b):
-        sources = open_predictions(path, kind=kind, labels=labels, groups=groups)
+        sources = open_predictions(path, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
         chosen = choose_one(sources, model, Path(path).name)
         read.append(audit_source(*chosen, Path(path).name, n_bins, level, on_rows))
     (audit_a, a), (audit_b, b) = read

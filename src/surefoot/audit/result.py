@@ -47,6 +47,8 @@ class Audit:
     risk_coverage: tuple[tuple[float, float], ...]
     """Error rate among the surest examples, by their share of all."""
     notes: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
+    """Why these may not be the predictions that they seem to be; shown before the verdict."""
 
     def class_name(self, label: int) -> str:
         """Give the name of a class, or its number."""

@@ -16,12 +16,23 @@ from surefoot.cli.app import AsJson, app
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
-    from surefoot.audit._names import Kind
     from surefoot.audit.calibrate import Applied, Fitted
 
 IsLogits = Annotated[
     bool | None,
     typer.Option("--logits/--probs", help="What the scores are, where names and values do not tell."),
+]
+Percent = Annotated[bool, typer.Option("--percent", help="The scores are probabilities in percent.")]
+Scores = Annotated[
+    list[str] | None,
+    typer.Option(help="Array or column with the scores; again for a column per class. Default: by their names."),
+]
+LabelsAre = Annotated[
+    str | None,
+    typer.Option(
+        help="What labels mean, where it could be two things: class numbers from-0 or from-1, or names. Says also that "
+        "the file is right as it is."
+    ),
 ]
 Labels = Annotated[
     str | None, typer.Option(help="Column or array with the true classes; for .npy their file. Default: by its name.")
@@ -35,7 +46,10 @@ def audit(
         list[Path], typer.Argument(help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl. Two are compared.")
     ],
     is_logits: IsLogits = None,
+    percent: Percent = False,
+    scores: Scores = None,
     labels: Labels = None,
+    labels_are: LabelsAre = None,
     group: Annotated[
         list[str] | None, typer.Option(help="Column that divides the rows into slices; can be given again.")
     ] = None,
@@ -63,8 +77,11 @@ def audit(
         raise InputError(
             f"Expected --out to be a file, but {out} is a folder. Name the page, such as {out}/audit.html."
         )
-    options: dict[str, Any] = {"kind": _kind(is_logits), "labels": labels, "model": model, "groups": tuple(group or ())}
-    options |= {"n_bins": bins, "level": level}
+    target = out or Path(f"{_stem(files)}-audit.html")
+    if page:
+        _check_page(target, files, labels)
+    told = _told(is_logits, percent, scores, labels, labels_are)
+    options: dict[str, Any] = {**told, "model": model, "groups": tuple(group or ()), "n_bins": bins, "level": level}
     comparison = None
     with reading(" and ".join(path.name for path in files)) as on_rows:
         if len(files) == 2:
@@ -72,10 +89,10 @@ def audit(
             audits, comparison = [both.a.to_json(), both.b.to_json()], both.to_json()
         else:
             audits = [each.to_json() for each in run_audit(files[0], **options, on_rows=on_rows)]
-    nexts = _next_commands(files, audits, is_logits, labels)
+    nexts = _next_commands(files, audits, told)
     written = None
     if page:
-        written = _write_page(out or Path(f"{_stem(files)}-audit.html"), audits, comparison, nexts)
+        written = _write_page(target, audits, comparison, nexts)
     if as_json:
         found = {"audits": audits, "comparison": comparison, "page": str(written) if written else None}
         print(json.dumps(found, indent=2, ensure_ascii=False))
@@ -90,25 +107,45 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _kind(is_logits: bool | None) -> Kind | None:
-    return None if is_logits is None else "logits" if is_logits else "probs"
+def _told(
+    is_logits: bool | None, percent: bool, scores: list[str] | None, labels: str | None, labels_are: str | None
+) -> dict[str, Any]:
+    """Gather what was said about the file, as the library takes it."""
+    from surefoot.audit._labels import check_meaning
+
+    if percent and is_logits is not None:
+        raise InputError("Expected one of --logits, --probs and --percent, but got two. Leave one out.")
+    kind = "percent" if percent else None if is_logits is None else "logits" if is_logits else "probs"
+    meaning = None if labels_are is None else check_meaning(labels_are, "--labels-are")
+    return {"kind": kind, "scores": tuple(scores or ()), "labels": labels, "labels_are": meaning}
+
+
+def _check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
+    """Refuse a page in the place of predictions, before the long work starts."""
+    from surefoot.audit.files import SUFFIXES, files_of
+    from surefoot.records import check_output
+
+    check_output(page, [each for path in files for each in files_of(path, labels)])
+    if page.suffix.lower() in SUFFIXES:
+        raise InputError(
+            f"Expected --out to be the page, such as {page.stem}.html, but got {page.name!r}, the name of a data file. "
+            "Choose another name."
+        )
 
 
 def _stem(files: Sequence[Path]) -> str:
     return "-".join(dict.fromkeys(path.name.removesuffix(".gz").rpartition(".")[0] for path in files))
 
 
-def _next_commands(
-    files: Sequence[Path], audits: Sequence[dict[str, Any]], is_logits: bool | None, labels: str | None
-) -> list[str]:
+def _next_commands(files: Sequence[Path], audits: Sequence[dict[str, Any]], told: dict[str, Any]) -> list[str]:
     """Write the command that repairs each audited model."""
     commands = []
     for number, audit in enumerate(audits):
         words = ["surefoot", "calibrate", str(_to_fit_on(files[min(number, len(files) - 1)]))]
-        if is_logits is not None:
-            words.append("--logits" if is_logits else "--probs")
-        if labels is not None:
-            words += ["--labels", labels]
+        words += [f"--{told['kind']}"] if told["kind"] else []
+        words += [word for name in told["scores"] for word in ("--scores", name)]
+        words += ["--labels", told["labels"]] if told["labels"] is not None else []
+        words += ["--labels-are", told["labels_are"]] if told["labels_are"] is not None else []
         if audit["model"]:
             words += ["--model", audit["model"]]
         commands.append(shlex.join(words))
@@ -157,7 +194,10 @@ def calibrate(
         Path | None, typer.Option("--apply", help="A saved calibrator: repair the file with it instead of fitting.")
     ] = None,
     is_logits: IsLogits = None,
+    percent: Percent = False,
+    scores: Scores = None,
     labels: Labels = None,
+    labels_are: LabelsAre = None,
     model: ModelName = None,
     folds: Annotated[int, typer.Option(help="Parts of the rows, each scored by what was fitted on the others.")] = 5,
     out: Annotated[
@@ -175,10 +215,12 @@ def calibrate(
     """
     from surefoot.audit.calibrate import apply, check_saving
     from surefoot.audit.calibrate import calibrate as fit
+    from surefoot.audit.files import files_of
     from surefoot.cli.progress import reading
+    from surefoot.records import check_output
 
     _one_thread()
-    options: dict[str, Any] = {"kind": _kind(is_logits), "labels": labels, "model": model}
+    options: dict[str, Any] = {**_told(is_logits, percent, scores, labels, labels_are), "model": model}
     if apply_ is not None:
         if method is not None:
             raise InputError("Expected --method to fit or --apply to repair, but got both. Leave one out.")
@@ -188,6 +230,7 @@ def calibrate(
         return
     target = out or Path("calibrator.json")
     check_saving(target)
+    check_output(target, files_of(file, labels))
     with reading(file.name) as on_rows:
         fitted = fit(file, method=method, n_folds=folds, **options, on_rows=on_rows)
     if fitted.calibrator is not None:
@@ -206,10 +249,17 @@ def _print_fitted(fitted: Fitted, saved: Path | None, as_json: bool) -> None:
 
     print(f"{values['use']}.\n")
     Console().print(calibrators_table(values), highlight=False)
-    print(f"\nRead: {fitted.file}: {fitted.took}.")
+    print()
+    _print_notes(fitted.notes)
+    print(f"Read: {fitted.file}: {fitted.took}.")
     if saved is not None:
         print(f"Saved: {saved}")
         print(f"Next: surefoot calibrate OTHER.npz --apply {shlex.quote(str(saved))} --out repaired.npz")
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"Note: {note}")
 
 
 def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
@@ -221,5 +271,6 @@ def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
     ece = [f"{100 * each.ece.estimate:.1f} %" for each in (applied.before, applied.after)]
     nll = [f"{each.nll:.3f}" for each in (applied.before, applied.after)]
     print(f"{applied.calibrator} brings ECE from {ece[0]} to {ece[1]} and NLL from {nll[0]} to {nll[1]}.")
+    _print_notes(applied.notes)
     print(f"Read: {applied.file}, {applied.n:,} rows: {applied.took}.")
     print(f"Written: {written}")
