@@ -93,7 +93,8 @@ def _others(logits: Array, guess: Array, labels: Array, source: Source) -> Itera
     """List what people get wrong: the first class's number, the order of the columns, the sign of the scores."""
     k, as_is = logits.shape[1], guess == labels
     # Who has said what the labels mean need not be told to say it.
-    keep = "." if source.settled else f", or say --labels-are {source.meaning or 'from-0'} if the file is right as it is."
+    say = f", or say --labels-are {source.meaning or 'from-0'} if the file is right as it is."
+    keep = "." if source.settled else say
     order = f"Bring both into one order{keep}"
     names = source.meaning == "names"
     if not names and labels.min() > 0:
