@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 SplitName = Literal["train", "calibration", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "calibration", "test")
+LABELS_ARE = (
+    "labels_are"  # the array in a file of predictions that says what its labels mean, whatever classes are called
+)
 OptionValue = bool | int | float | str | None
 
 

@@ -89,7 +89,8 @@ def test_pyarrow_parses_these_files_at_all(tmp_path) -> None:
     [
         ("short.csv", "p0,p1,label\n0.5,0.5,1\n0.5,1\n", "Expected 3 values per row"),
         ("cut.jsonl", '{"p0": 1, "p1": 0, "label": 0}\n{"p0": 1, "p1"', "line 2 of cut.jsonl"),
-        ("key.jsonl", '{"p0": 1, "p1": 0, "label": 0}\n{"p0": 1, "label": 0}\n', "row 1 has no 'p1'"),
+        ("two.jsonl", '{"p0": 1, "p1": 0, "label": 0} {"p0": 1, "p1": 0, "label": 0}\n', "line 1 of two.jsonl.*Extra"),
+        ("key.jsonl", '{"p0": 1, "p1": 0, "label": 0, "p0": 2}\n', "line 1 of key.jsonl.*'p0' comes twice"),
     ],
 )
 def test_bad_files_are_refused_in_the_same_words(tmp_path, fast, name, text, message) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from surefoot.audit import _json, _source, open_predictions
-from surefoot.audit._names import pick_arrays, pick_columns, take_apart
+from surefoot.audit._columns import pick_columns
+from surefoot.audit._names import pick_arrays, take_apart
 from surefoot.errors import InputError
 from tests.audit.made import NAMES, made, softmax, write
 
@@ -148,8 +149,11 @@ def test_it_says_what_it_took_and_refuses_when_it_cannot_tell(tmp_path: Path) ->
     np.savez(tmp_path / "wrong.npz", logits=np.array([[0.5, 0.5], [0.1, 0.9]]), labels=labels)
     assert "(probs, by their values)" in open_predictions(tmp_path / "probs.npz")[0].took
     assert "(logits, by their values)" in open_predictions(tmp_path / "logits.npz")[0].took
-    for name, says in (("unclear", "row 0 sums to 0.9"), ("wrong", "all rows sum to 1 like probabilities")):
-        with pytest.raises(InputError, match=rf"{says}.*Say --logits or --probs"):
+    for name, says in (
+        ("unclear", r"row 0 sums to 0.9.*multi-label table: audit every class on its own.*say --logits if"),
+        ("wrong", "all rows sum to 1 like probabilities.*Say --logits or --probs"),
+    ):
+        with pytest.raises(InputError, match=says):
             open_predictions(tmp_path / f"{name}.npz")
         (source,) = open_predictions(tmp_path / f"{name}.npz", kind="logits")
         assert "(logits, as you said)" in source.took

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +12,12 @@ from typing import IO
 
 import numpy as np
 
-from surefoot.audit._names import Kind, Pick, pick_arrays, take_apart
-from surefoot.audit._source import Array, Chunk, Source, clean, rows_per_chunk
+from surefoot.audit._cells import texts
+from surefoot.audit._labels import Array, check_meaning
+from surefoot.audit._names import Pick, is_weight, notes_on_weights, pick_arrays, picked_by_hand, take_apart
+from surefoot.audit._source import Raw, Source, rows_per_chunk
 from surefoot.errors import InputError
+from surefoot.schema import LABELS_ARE
 
 
 class Rows:
@@ -51,7 +54,7 @@ class Rows:
             )
         start, self._done = self._done, self._done + n
         if not self._fortran or len(self.shape) < 2:
-            return self._read((n, *self.shape[1:]))
+            return self._read((n, *self.shape[1:]) if self.shape else ())
         if self._whole is None:  # stored column by column: no row is complete before the end
             self._whole = self._read(self.shape[::-1]).T
         return self._whole[start : start + n]
@@ -79,13 +82,14 @@ def _one_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".") or type(error).__name__
 
 
-def open_npz(path: Path, group_names: tuple[str, ...], label: str | None) -> list[Source]:
+def open_npz(path: Path, group_names: tuple[str, ...], label: str | None, scores: tuple[str, ...] = ()) -> list[Source]:
     """List the predictions in an ``.npz`` file.
 
     Args:
         path: The file.
         group_names: Arrays that divide the rows into slices.
         label: The array of labels, where its name does not tell.
+        scores: The array of scores, where its name does not tell.
 
     Returns:
         One source per set of scores that has labels.
@@ -93,6 +97,34 @@ def open_npz(path: Path, group_names: tuple[str, ...], label: str | None) -> lis
     Raises:
         InputError: If the file cannot be read or has no such set.
     """
+    shapes = _shapes(path)
+    for name in (*group_names, *([label] if label else []), *scores):
+        if name not in shapes:
+            raise InputError(
+                f"Expected an array {name!r}, but {path.name} holds {', '.join(shapes) or 'nothing'}. Check its name."
+            )
+    if len(scores) > 1:
+        raise InputError(f"Expected one array of scores in {path.name}, but got {len(scores)}. Say --scores once.")
+    usable = [key for key, (shape, dtype) in shapes.items() if _may_be_what_it_says(key, shape, dtype)]
+    picks, class_key = pick_arrays(usable, label, path.name)
+    if scores:
+        picks = picked_by_hand(scores[0], usable, label, path.name)
+    if not picks:
+        raise InputError(
+            f"Expected arrays logits or probs, and labels, but {path.name} holds {', '.join(shapes) or 'nothing'}. "
+            "Rename them, or save np.savez(file, logits=…, labels=…)."
+        )
+    names = _texts(path, class_key) if class_key else ()
+    recorded = _texts(path, LABELS_ARE) if LABELS_ARE in shapes else ()
+    meaning = check_meaning(recorded[0], f"{LABELS_ARE} in {path.name}") if len(recorded) == 1 else None
+    found = [_npz_source(path, pick, names, group_names) for pick in picks]
+    weights = [key for key, (shape, _) in shapes.items() if is_weight(key) and len(shape) == 1]
+    notes = notes_on_weights(weights, group_names, "Array")
+    return [replace(each, meaning=meaning, settled=meaning is not None, notes=notes) for each in found]
+
+
+def _shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:
+    """Say what arrays there are, without reading them."""
     try:
         with zipfile.ZipFile(path) as archive:
             shapes = {}
@@ -105,20 +137,7 @@ def open_npz(path: Path, group_names: tuple[str, ...], label: str | None) -> lis
         raise InputError(
             f"Expected an .npz file, but {path.name} is cut off, damaged or none ({_one_line(error)}). Copy it again."
         ) from error
-    for name in (*group_names, *([label] if label else [])):
-        if name not in shapes:
-            raise InputError(
-                f"Expected an array {name!r}, but {path.name} holds {', '.join(shapes) or 'nothing'}. Check its name."
-            )
-    usable = [key for key, (shape, dtype) in shapes.items() if _may_be_what_it_says(key, shape, dtype)]
-    picks, class_key = pick_arrays(usable, label)
-    if not picks:
-        raise InputError(
-            f"Expected arrays logits or probs, and labels, but {path.name} holds {', '.join(shapes) or 'nothing'}. "
-            "Rename them, or save np.savez(file, logits=…, labels=…)."
-        )
-    names = _class_names(path, class_key) if class_key else ()
-    return [_npz_source(path, pick, names, group_names) for pick in picks]
+    return shapes
 
 
 def _may_be_what_it_says(key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> bool:
@@ -132,22 +151,24 @@ def _may_be_what_it_says(key: str, shape: tuple[int, ...], dtype: np.dtype[np.ge
 def _npz_source(path: Path, pick: Pick, class_names: tuple[str, ...], group_names: tuple[str, ...]) -> Source:
     (key,) = pick.scores
 
-    def start(kind: Kind | None) -> Generator[Chunk]:
+    def start() -> Generator[Raw]:
         with zipfile.ZipFile(path) as archive, ExitStack() as files:
             columns = {}
             for name in dict.fromkeys((key, pick.labels, *group_names)):
                 file = files.enter_context(archive.open(f"{name}.npy"))
                 columns[name] = Rows(file, f"{path.name}:{name}")
-            for chunk, taken in _chunks(columns, key, pick.labels, kind, class_names, path.name):
-                yield replace(chunk, groups={name: taken[name] for name in group_names})
+            yield from _raws(columns, key, pick.labels, group_names, path.name)
+
+    def start_labels() -> Generator[Array]:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{pick.labels}.npy") as file:
+            yield from _labels(Rows(file, f"{path.name}:{pick.labels}"))
 
     took = f"{key!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
-    return Source(pick.model, pick.split, took, pick.kind, class_names, start, (pick.scores, pick.labels))
+    columns = ((key,), pick.labels)
+    return Source(pick.model, pick.split, took, pick.kind, class_names, path.name, columns, start, start_labels)
 
 
-def _chunks(
-    columns: Mapping[str, Rows], key: str, labels: str, kind: Kind | None, class_names: tuple[str, ...], where: str
-) -> Iterator[tuple[Chunk, dict[str, Array]]]:
+def _raws(columns: Mapping[str, Rows], key: str, labels: str, group_names: Sequence[str], where: str) -> Generator[Raw]:
     scores = columns[key]
     lengths = {rows.shape[0] if rows.shape else 0 for rows in columns.values()}
     if len(scores.shape) > 2 or len(lengths) > 1:
@@ -161,14 +182,21 @@ def _chunks(
     for start in range(0, n, step):
         size = min(step, n - start)
         taken = {name: rows.take(size) for name, rows in columns.items()}
-        values, numbers = clean(taken[key], taken[labels], kind, start, class_names, where)
-        yield Chunk(values, numbers, share=(start + size) / n), taken
+        groups = {name: texts(taken[name]) for name in group_names}
+        yield Raw(taken[key], taken[labels], groups, (start + size) / n)
 
 
-def _class_names(path: Path, key: str) -> tuple[str, ...]:
+def _labels(rows: Rows) -> Generator[Array]:
+    n, step = rows.shape[0], rows_per_chunk(1)
+    for start in range(0, n, step):
+        yield rows.take(min(step, n - start))
+
+
+def _texts(path: Path, key: str) -> tuple[str, ...]:
+    """Read a short array of texts, such as the names of the classes."""
     with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as file:
         rows = Rows(file, f"{path.name}:{key}")
-        values = rows.take(rows.shape[0]).ravel()
+        values = rows.take(rows.shape[0] if rows.shape else 1).ravel()
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "replace")
     return tuple(str(name) for name in values)
@@ -187,23 +215,39 @@ def open_npy(path: Path, label: str | None) -> list[Source]:
     Raises:
         InputError: If the labels cannot be found.
     """
-    beside = Path(label) if label else _beside(path)
+    beside = labels_beside(path, label)
     if beside is None or not beside.is_file():
         found = f"{beside} does not exist" if beside else "found none"
         raise InputError(f"Expected labels beside {path.name}, but {found}. Pass --labels FILE.npy.")
-    picks, _ = pick_arrays([path.stem], "labels")
+    picks, _ = pick_arrays([path.stem], "labels", path.name)
     kind = picks[0].kind if picks else None
 
-    def start(told: Kind | None) -> Generator[Chunk]:
+    def start() -> Generator[Raw]:
         with path.open("rb") as first, beside.open("rb") as second:
             columns = {"scores": Rows(first, path.name), "labels": Rows(second, beside.name)}
-            yield from (chunk for chunk, _ in _chunks(columns, "scores", "labels", told, (), path.name))
+            yield from _raws(columns, "scores", "labels", (), path.name)
 
-    return [Source("", "", f"{path.name} as {kind or 'scores'}, {beside.name} as labels", kind, (), start)]
+    def start_labels() -> Generator[Array]:
+        with beside.open("rb") as file:
+            yield from _labels(Rows(file, beside.name))
+
+    took = f"{path.name} as {kind or 'scores'}, {beside.name} as labels"
+    columns = (("",), beside.name)
+    return [Source("", "", took, kind, (), path.name, columns, start, start_labels)]
 
 
-def _beside(path: Path) -> Path | None:
-    """Find the labels of the same model and split, else those that are for all."""
+def labels_beside(path: Path, label: str | None) -> Path | None:
+    """Find the labels of the same model and split, else those that are for all.
+
+    Args:
+        path: The scores.
+        label: The file, where it is known.
+
+    Returns:
+        The file with the labels; None if there is none.
+    """
+    if label:
+        return Path(label)
     mine = take_apart(path.stem)
     found = {}
     for other in sorted(path.parent.glob("*.npy")):

@@ -92,7 +92,8 @@ def parse_jsonl(block: bytes, names: Sequence[str]) -> Columns | None:
         table = json.read_json(io.BytesIO(block), read_options=options)
     except pa.ArrowInvalid:
         return None
-    if not set(names) <= set(table.column_names):
+    lines = sum(1 for line in block.split(b"\n") if line.strip())
+    if len(table) != lines or not set(names) <= set(table.column_names):  # several objects in a line are no JSON Lines
         return None
     columns = {name: _values(table[name].combine_chunks()) for name in names}
     return None if any(values is None for values in columns.values()) else columns  # type: ignore[return-value]  # none is None then

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from surefoot.audit._source import Array
+from surefoot.audit._labels import Array
 from surefoot.errors import InputError
 
 _WINDOW = 1 << 18  # characters read at once
@@ -17,12 +17,31 @@ _ROWS = 8192  # of a column turned into an array at once
 Columns = dict[str, list[Array]]
 
 
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its keys and values, and refuse a key that comes twice: one of its values would be lost.
+
+    Args:
+        pairs: In the order of the text.
+
+    Returns:
+        The object.
+
+    Raises:
+        ValueError: If a key comes twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} comes twice in one object")
+    return found
+
+
 class _Window:
     """The part of a JSON text that is being looked at."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file, self._text, self._at, self._ended = file, "", 0, False
-        self._decode = json.JSONDecoder().raw_decode
+        self._decode = json.JSONDecoder(object_pairs_hook=each_key_once).raw_decode
 
     def _more(self) -> bool:
         piece = self._file.read(max(_WINDOW, len(self._text) - self._at))
@@ -61,6 +80,12 @@ class _Window:
                 self._at = end
                 return value
 
+    def end(self) -> None:
+        """Refuse what stands behind the end."""
+        if found := self.peek():
+            rows = ": a list of rows needs [ and ], and one object per line the ending .jsonl" if found == "{" else ""
+            raise ValueError(f"{self._text[self._at : self._at + 20]!r} stands behind its end{rows}")
+
     def items(self) -> Iterator[Any]:
         """Read the items of a list one by one."""
         self.skip("[")
@@ -88,21 +113,34 @@ def rows_or_columns(file: IO[str]) -> Iterator[dict[str, Any]] | Columns:
     window = _Window(file)
     first = window.peek()
     if first == "[":
-        return window.items()
+        return _to_the_end(window)
     if first != "{":
         raise ValueError("it is neither a list of rows nor an object of columns")
     window.skip("{")
     columns: Columns = {}
-    while window.peek() != "}":
+    seen: list[tuple[str, Any]] = []
+    while seen or window.peek() != "}":
         key = window.value()
+        if not isinstance(key, str):
+            raise ValueError(f"a key in double quotes should stand instead of {str(key)[:20]!r}")
         window.skip(":")
+        seen.append((key, None))
+        each_key_once(seen)
         if window.peek() == "[":
-            columns[str(key)] = list(_blocks(window.items(), str(key)))
+            columns[key] = list(_blocks(window.items(), key))
         else:
             window.value()
         if window.skip(",}") == "}":
-            break
+            window.end()
+            return columns
+    window.skip("}")
+    window.end()
     return columns
+
+
+def _to_the_end(window: _Window) -> Iterator[dict[str, Any]]:
+    yield from window.items()
+    window.end()
 
 
 def _blocks(items: Iterator[Any], key: str) -> Iterator[Array]:

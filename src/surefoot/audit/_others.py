@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.audit._arrays import Rows
+from surefoot.audit._labels import Array
 from surefoot.audit._names import take_apart
 from surefoot.audit._readers import TABLES, read_table, table_suffix
-from surefoot.audit._source import Array
 
 _ROWS = 4096
 Columns = dict[str, Sequence[Any]]

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from surefoot.audit._fast import blocks_of_lines, parse_csv, parse_jsonl
-from surefoot.audit._json import rows_or_columns
-from surefoot.audit._source import Array
+from surefoot.audit._json import each_key_once, rows_or_columns
+from surefoot.audit._labels import Array
 from surefoot.errors import InputError
 
 Columns = dict[str, Sequence[Any] | Array]
@@ -84,9 +84,7 @@ def _csv(path: Path) -> Batches:
             first = file.readline().decode()
             delimiter = max(",;\t|", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
             header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
-            if len(set(header)) < len(header):
-                twice = next(name for name in header if header.count(name) > 1)
-                raise InputError(f"Expected every column once, but {path.name} has {twice!r} twice. Rename one.")
+            _check_once(header, path)
             if names is None or not _has_pyarrow():
                 wanted = header if names is None else names
                 with _text(file) as text:
@@ -124,6 +122,12 @@ def _csv_rows(
         yield {name: columns[place] for name, place in places.items()}
 
 
+def _check_once(header: Sequence[str], path: Path) -> None:
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise InputError(f"Expected every column once, but {path.name} has {twice!r} twice. Rename one.")
+
+
 def _slices(columns: Columns, n: int) -> Iterator[Columns]:
     length = max(map(len, columns.values()), default=0)
     for start in range(0, length, n):
@@ -155,10 +159,11 @@ def _lines(file: Iterable[str], before: int, path: Path) -> Iterator[Any]:
     for number, line in enumerate(file, before + 1):
         if line.strip():
             try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
+                yield json.loads(line, object_pairs_hook=each_key_once)
+            except ValueError as error:
+                reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
                 raise InputError(
-                    f"Expected an object in line {number} of {path.name}, but it is no JSON ({error.msg}). Mend it."
+                    f"Expected an object in line {number} of {path.name}, but it is no JSON ({reason}). Mend it."
                 ) from error
 
 
@@ -197,13 +202,7 @@ def _transposed(
         if odd := [i for i, row in enumerate(some) if not isinstance(row, dict)]:
             raise InputError(f"Expected an object per row, but row {start + odd[0]} is none in {path.name}.")
         wanted = list(first) if names is None else names
-        for i, row in enumerate(some):
-            if missing := next((name for name in wanted if name not in row), None):
-                raise InputError(
-                    f"Expected the same keys in every row, but row {start + i} has no {missing!r} in {path.name}. "
-                    "Leave it out."
-                )
-        yield {name: [row[name] for row in some] for name in wanted}
+        yield {name: [row.get(name) for row in some] for name in wanted}  # None is a gap, as null is
         start += len(some)
 
 
@@ -218,6 +217,7 @@ def _parquet(path: Path) -> Batches:
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         # Small buffers, one per column: a map of the file would count as memory, and so would whole row groups.
         with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 14) as file:
+            _check_once(file.schema_arrow.names, path)
             total, done = max(1, file.metadata.num_rows), 0
             for batch in file.iter_batches(batch_size=n, columns=names, use_threads=False):
                 done += len(batch)
@@ -231,9 +231,9 @@ def _arrow_column(name: str, column: Any, path: Path) -> Sequence[Any] | Array:
     from pyarrow import compute, types
 
     kind = column.type
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if not column.null_count and (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
         sizes = compute.unique(compute.list_value_length(column)).to_pylist()
-        if len(sizes) != 1 or sizes[0] is None:
+        if len(sizes) != 1:
             raise InputError(f"Expected as many values in every row of {name!r}, but got {sizes[:4]} in {path.name}.")
         flat: Array = column.flatten().to_numpy(zero_copy_only=False)
         return flat.reshape(len(column), sizes[0])

@@ -11,7 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.audit._source import SUM_TOLERANCE, Array, Chunk, Source
+from surefoot.audit._doubts import doubts_about
+from surefoot.audit._kind import no_probabilities
+from surefoot.audit._labels import Array
+from surefoot.audit._source import SUM_TOLERANCE, Chunk, Source
 from surefoot.errors import InputError
 from surefoot.metrics import Stream, top_label
 from surefoot.registry import METRICS
@@ -70,6 +73,7 @@ class Reading:
     folds: Array = field(default_factory=lambda: np.empty(0, np.int64))
     confidence: Tensor = field(default_factory=lambda: torch.empty(0))  # another one, of more rows
     correct: Tensor = field(default_factory=lambda: torch.empty(0))
+    doubts: tuple[str, ...] = ()  # whether these can be the predictions that they seem to be
 
     @property
     def n_classes(self) -> int:
@@ -99,7 +103,8 @@ def read(
         on_rows: Called while reading.
 
     Returns:
-        Sums, slices and samples. The same rows of equally long sources are sampled, so two can be paired.
+        Sums, slices and samples. The same rows of equally long sources are sampled, so two can be paired. Labels that
+        can hardly belong to the scores are refused.
     """
     reading = Reading(Stream("ece", n_bins=n_bins), Stream("classwise_ece", n_bins=n_bins))
     digest = hashlib.blake2b(digest_size=16)
@@ -129,6 +134,8 @@ def read(
     reading.logits, reading.labels, reading.folds = rows.taken()
     reading.confidence, reading.correct = map(torch.from_numpy, tops.taken())
     reading.labels_digest = digest.hexdigest()
+    if reading.n:
+        reading.doubts = doubts_about(reading.logits, reading.labels, reading.confidence.numpy(), source)
     return reading
 
 
@@ -154,11 +161,7 @@ def log_probs(chunk: Chunk, source: Source, start: int, where: str) -> Tensor:
     off = ((sums - 1).abs() > SUM_TOLERANCE) | (least < 0)
     if bool(off.any()):
         row = int(off.to(torch.uint8).argmax())
-        negative = f" and holds {least[row]:.4g}" if least[row] < 0 else ""
-        raise InputError(
-            f"Expected probabilities that are not negative and sum to 1, but row {start + row} sums to "
-            f"{sums[row]:.6g}{negative} in {where}. Say --logits if these are logits."
-        )
+        raise no_probabilities(start + row, scores[row].numpy(), where)
     return scores.log_()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from surefoot.audit._arrays import Rows
+from surefoot.audit._kind import Said
+from surefoot.audit._labels import Array
 from surefoot.audit._names import Kind, take_apart
 from surefoot.audit._readers import read_table
-from surefoot.audit._source import SUM_TOLERANCE, Array, rows_per_chunk
+from surefoot.audit._source import SUM_TOLERANCE, from_percent, rows_per_chunk
 from surefoot.errors import InputError
 
 _RANK = {"logits": 0, "probs": 1, "scores": 2}
@@ -53,18 +55,20 @@ class Scores:
         kind: Logits or probabilities.
         took: What was taken for what, for people.
         start: Starts reading from the first row, some at a time, as they are in the file.
+        percent: Whether they are probabilities in percent.
     """
 
     columns: tuple[str, ...]
     kind: Kind
     took: str
     start: Callable[[], Iterator[Array]]
+    percent: bool = False
 
     def logits(self, where: str) -> Iterator[Array]:
         """Read all rows as logits in float64, shape ``(n, classes)``."""
         row = 0
         for raw in self.start():
-            yield _as_logits(raw, self.kind, row, where)
+            yield _as_logits(from_percent(raw.astype(np.float64)) if self.percent else raw, self.kind, row, where)
             row += len(raw)
 
 
@@ -81,7 +85,9 @@ def has_labels(path: Path) -> bool:
     return any(found.role == "labels" for found in map(take_apart, names) if found)
 
 
-def find_scores(path: Path, fitted: FittedTo, kind: Kind | None, model: str | None) -> Scores:
+def find_scores(
+    path: Path, fitted: FittedTo, kind: Said | None, model: str | None, named: tuple[str, ...] = ()
+) -> Scores:
     """Find the scores in a file without labels.
 
     Args:
@@ -89,6 +95,7 @@ def find_scores(path: Path, fitted: FittedTo, kind: Kind | None, model: str | No
         fitted: What the calibrator was fitted to: columns of the same names are taken first.
         kind: What the scores are, where names do not tell.
         model: Which one, where the file holds several.
+        named: The scores' array or columns, where the user says so.
 
     Returns:
         The scores.
@@ -96,19 +103,29 @@ def find_scores(path: Path, fitted: FittedTo, kind: Kind | None, model: str | No
     Raises:
         InputError: If there are none, or several could be it.
     """
-    named: tuple[str, ...] = (path.name,)
     start: Callable[[], Iterator[Array]] = partial(_npy_rows, path)
-    if path.suffix == ".npz":
-        named = (_array_of(path, fitted, model),)
+    if path.suffix == ".npy":
+        named = (path.name,)
+    elif path.suffix == ".npz":
+        _check_named(named, _arrays(path), path)
+        named = named or (_array_of(path, fitted, model),)
         start = partial(_npz_rows, path, named[0])
-    elif path.suffix != ".npy":
-        named = _columns_of(path, _first(path), fitted)
+    else:
+        first = _first(path)
+        _check_named(named, first, path)
+        named = named or _columns_of(path, first, fitted)
         start = partial(_table_rows, path, named)
-    told = kind or _kind(named, fitted)
+    told = "probs" if kind == "percent" else kind or _kind(named, fitted)
     if told is None:
         raise InputError(f"Expected logits or probabilities, but cannot tell in {path.name}. Say --logits or --probs.")
     what = named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
-    return Scores(named, told, f"{what!r} as {told}, no labels", start)
+    return Scores(named, told, f"{what!r} as {kind or told}, no labels", start, percent=kind == "percent")
+
+
+def _check_named(named: tuple[str, ...], there: Collection[str], path: Path) -> None:
+    missing = [name for name in named if name not in there]
+    if missing:
+        raise InputError(f"Expected {missing[0]!r} in {path.name}, but it holds {', '.join(there)}. Check --scores.")
 
 
 def _kind(named: tuple[str, ...], fitted: FittedTo) -> Kind | None:

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from surefoot.audit._names import Kind, Pick, label_column, pick_arrays, pick_columns, take_apart
-from surefoot.audit._readers import Batches, Columns, read_table
-from surefoot.audit._source import Array, Chunk, Source, clean, rows_per_chunk
+from surefoot.audit._cells import Column, floats, labels, texts
+from surefoot.audit._columns import by_hand, pick_by_values, pick_columns
+from surefoot.audit._labels import Array, texts_of
+from surefoot.audit._names import (
+    Pick,
+    is_weight,
+    label_column,
+    notes_on_weights,
+    pick_arrays,
+    picked_by_hand,
+    take_apart,
+)
+from surefoot.audit._readers import Batches, Columns, read_table, table_suffix
+from surefoot.audit._source import Raw, Source, rows_per_chunk
 from surefoot.errors import InputError
 
-_NO_SCORES = {"", "id", "idx", "index", "row", "unnamed: 0", "confidence", "conf", "correct", "weight", "fold"}
 
-
-def open_table(path: Path, group_names: tuple[str, ...], label: str | None) -> list[Source]:
+def open_table(
+    path: Path, group_names: tuple[str, ...], label: str | None, scores: tuple[str, ...] = ()
+) -> list[Source]:
     """List the predictions in a table.
 
     Args:
         path: The file.
         group_names: Columns that divide the rows into slices.
         label: The label column, where its name does not tell.
+        scores: The score columns, where their names do not tell.
 
     Returns:
         One source per model.
@@ -37,115 +48,94 @@ def open_table(path: Path, group_names: tuple[str, ...], label: str | None) -> l
         first, _ = next(reading, ({}, None))
     if not any(len(values) for values in first.values()):
         raise InputError(f"Expected at least one row, but {path.name} has none. Check the file.")
-    if missing := [name for name in (*group_names, *([label] if label else [])) if name not in first]:
+    if missing := [name for name in (*group_names, *([label] if label else []), *scores) if name not in first]:
         raise InputError(f"Expected a column {missing[0]!r}, but {path.name} has {_shown(first)}. Check its name.")
-    picks = [pick for pick in _picks(first, group_names, label) if pick.labels not in pick.scores]
+    label = label or label_column([name for name in first if name not in scores], path.name)
+    picks = [] if label is None else _picks(path, batches, first, group_names, label, scores)
+    picks = [pick for pick in picks if pick.labels not in pick.scores]
     if not picks:
         raise InputError(
             f"Expected a label column and scores such as logit_0, logit_1 or prob_cat, prob_dog, but {path.name} has "
-            f"{_shown(first)}. Rename them, or say which with --labels."
+            f"{_shown(first)}. Rename them, or say which with --labels and --scores."
         )
-    return [_source(path, batches, pick, group_names) for pick in picks]
+    notes = notes_on_weights(filter(is_weight, first), (*group_names, label or "", *scores), "Column")
+    return [replace(_source(path, batches, pick, group_names), notes=notes) for pick in picks]
 
 
-def _picks(first: Columns, group_names: tuple[str, ...], label: str | None) -> list[Pick]:
+def _picks(
+    path: Path, batches: Batches, first: Columns, group_names: tuple[str, ...], label: str, scores: tuple[str, ...]
+) -> list[Pick]:
     lists = [name for name, values in first.items() if _is_list(values)]
-    if lists:
-        known = {name: part.role for name in first if (part := take_apart(name))}
-        usable = [name for name in first if name in lists or known.get(name) in ("labels", "classes")]
-        picks, classes = pick_arrays(usable, label)
-        if classes is None:
-            return picks
-        names = tuple(str(name) for name in np.asarray(first[classes]).ravel())
+    known = {name: part.role for name in first if (part := take_apart(name))}
+    usable = [name for name in first if name in lists or known.get(name) in ("labels", "classes")]
+    picks, classes = pick_arrays(usable, label, path.name)
+    names = _class_names(path, first, classes) if classes else ()
+    if len(scores) == 1:
+        picks = picked_by_hand(scores[0], [label], label, path.name)
+    elif scores:
+        return [by_hand(scores, label)]
+    if picks:
         return [replace(pick, class_names=names) for pick in picks]
-    if picks := pick_columns([name for name in first if name not in group_names], label):
+    rest = [name for name in first if name != label and name not in group_names and name not in lists]
+    if picks := pick_columns([label, *rest], label):
         return picks
-    label = label or label_column(first)
-    rest = [name for name in first if name != label and name not in group_names]
-    scores = [name for name in rest if _may_be_a_score(name, first[name])]
-    if label is None:
-        return []
-    if len(scores) > 1:  # by elimination; the columns are called as the classes
-        return [Pick("", "", tuple(scores), None, label, tuple(scores))]
-    single, _ = pick_arrays([name for name in rest if _are_numbers(first[name])], label)
-    return single[:1]
+    return pick_by_values(first, rest, label, lambda: _label_texts(path, batches, label), path.name)
 
 
-def _is_list(values: Sequence[Any] | Array) -> bool:
-    return values.ndim == 2 if isinstance(values, np.ndarray) else isinstance(values[0], list)
+def _class_names(path: Path, first: Columns, key: str) -> tuple[str, ...]:
+    """Read names that stand once in a file of columns, or in every row as a list."""
+    values = first[key]
+    if _is_list(values):
+        return tuple(str(name) for name in values[0])
+    is_once = table_suffix(path) == ".json" and isinstance(values, np.ndarray)
+    return tuple(str(name) for name in values) if is_once else ()
 
 
-def _are_numbers(values: Iterable[Any]) -> bool:
-    try:
-        return all(np.isfinite(float(value)) for value in values)
-    except (TypeError, ValueError):
-        return False
+def _is_list(values: Column) -> bool:
+    return values.ndim == 2 if isinstance(values, np.ndarray) else any(isinstance(value, list) for value in values)
 
 
-def _may_be_a_score(name: str, values: Sequence[Any] | Array) -> bool:
-    """Leave out running numbers and predicted classes: whole numbers other than 0 and 1."""
-    if name.lower() in _NO_SCORES or take_apart(name) is not None or not _are_numbers(values):
-        return False
-    numbers = [float(value) for value in values]
-    return not all(number.is_integer() for number in numbers) or set(numbers) <= {0.0, 1.0}
+def _label_texts(path: Path, batches: Batches, label: str) -> set[str]:
+    found: set[str] = set()
+    for each in _label_parts(path, batches, label):
+        found.update(texts_of(each.ravel()))
+    return found
+
+
+def _label_parts(path: Path, batches: Batches, label: str) -> Generator[Array]:
+    row = 0
+    with closing(batches(rows_per_chunk(1), [label], ())) as reading:
+        for columns, _ in reading:
+            yield labels(columns[label], row, path.name)
+            row += len(columns[label])
 
 
 def _source(path: Path, batches: Batches, pick: Pick, group_names: tuple[str, ...]) -> Source:
     names = list(dict.fromkeys((*pick.scores, pick.labels, *group_names)))
 
-    def start(kind: Kind | None) -> Generator[Chunk]:
+    def start() -> Generator[Raw]:
         row = 0
         several = len(pick.scores) > 1  # a single column may hold lists of any length
         n = rows_per_chunk(len(pick.scores) if several else 100)
         with closing(batches(n, names, pick.scores if several else ())) as reading:
             for columns, share in reading:
-                scores = _scores(columns, pick, row, path.name)
-                labels = _labels(columns[pick.labels])
-                values, numbers = clean(scores, labels, kind, row, pick.class_names, path.name)
-                yield Chunk(values, numbers, {name: _texts(columns[name]) for name in group_names}, share)
-                row += len(numbers)
+                groups = {name: texts(columns[name]) for name in group_names}
+                found = labels(columns[pick.labels], row, path.name)
+                yield Raw(_scores(columns, pick, row, path.name), found, groups, share)
+                row += len(found)
+
+    def start_labels() -> Generator[Array]:
+        return _label_parts(path, batches, pick.labels)
 
     what = pick.scores[0] if len(pick.scores) == 1 else f"{pick.scores[0]}…{pick.scores[-1]}"
     took = f"{what!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
-    return Source(pick.model, pick.split, took, pick.kind, pick.class_names, start, (pick.scores, pick.labels))
+    columns = (pick.scores, pick.labels)
+    return Source(pick.model, pick.split, took, pick.kind, pick.class_names, path.name, columns, start, start_labels)
 
 
-def _scores(columns: Mapping[str, Sequence[Any] | Array], pick: Pick, start: int, where: str) -> Array:
-    values = [_floats(columns[name], name, start, where) for name in pick.scores]
+def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> Array:
+    values = [floats(columns[name], name, start, where) for name in pick.scores]
     return values[0] if len(values) == 1 else np.stack(values, axis=1)
-
-
-def _floats(values: Sequence[Any] | Array, name: str, start: int, where: str) -> Array:
-    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        return values
-    try:
-        if isinstance(values[0], str):
-            return np.fromiter(map(float, values), np.float64, len(values))
-        return np.array(values, np.float64)
-    except (ValueError, TypeError) as error:
-        lengths = sorted({len(value) for value in values if isinstance(value, list)})
-        if len(lengths) > 1:
-            raise InputError(
-                f"Expected as many scores in every row, but got {lengths[:4]} in {where}. Mend the short ones."
-            ) from error
-        row = next((i for i, value in enumerate(values) if not _are_numbers(np.ravel(value))), 0)
-        raise InputError(
-            f"Expected numbers in {name!r}, but row {start + row} has {values[row]!r} in {where}. Leave it out."
-        ) from error
-
-
-def _labels(values: Sequence[Any] | Array) -> Array:
-    return values if isinstance(values, np.ndarray) and values.dtype.kind != "O" else _texts_or_numbers(values)
-
-
-def _texts_or_numbers(values: Sequence[Any] | Array) -> Array:
-    if any(value is None or isinstance(value, str) for value in values):
-        return np.array(["" if value is None else str(value) for value in values])
-    return np.asarray(values)
-
-
-def _texts(values: Sequence[Any] | Array) -> Array:
-    return np.array([str(value) for value in values])
 
 
 def _shown(columns: Iterable[str]) -> str:

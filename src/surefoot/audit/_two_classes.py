@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.audit._labels import Array
 from surefoot.audit._positive import Positive, choose_positive
 from surefoot.audit._reading import Reading
-from surefoot.audit._source import Array
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics.interval import Interval, no_interval
 from surefoot.metrics.reliability import Reliability

@@ -16,10 +16,11 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from surefoot.audit._labels import Array
 from surefoot.audit._names import Kind
 from surefoot.audit._readers import table_suffix
-from surefoot.audit._source import Array
 from surefoot.errors import InputError
+from surefoot.schema import LABELS_ARE
 
 Columns = dict[str, Sequence[Any]]
 _PACKED = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -119,7 +120,8 @@ def _npz(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layou
             sink = _Npz(file)
             yield sink
         arrays: dict[str, Array] = {name: np.array(values) for name, values in sink.others.items()}
-        arrays |= {"labels": np.concatenate(sink.labels)} if sink.labels else {}
+        if sink.labels:  # numbers, whatever the classes are called
+            arrays |= {"labels": np.concatenate(sink.labels), LABELS_ARE: np.array("from-0")}
         arrays |= {"class_names": np.array(class_names)} if class_names else {}
         for name, values in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:

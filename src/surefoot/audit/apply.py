@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from surefoot.audit._kind import Said
+from surefoot.audit._labels import Array, Meaning
 from surefoot.audit._names import Kind
 from surefoot.audit._others import Others, others_of
 from surefoot.audit._positive import choose_positive
 from surefoot.audit._readers import TABLES, read_table, table_suffix
 from surefoot.audit._reading import OnRows, Reading, read, walk
 from surefoot.audit._scores import FittedTo, Scores, find_scores, has_labels
-from surefoot.audit._source import Array, Source
+from surefoot.audit._source import Source
 from surefoot.audit._writers import Layout, check_format, open_sink
 from surefoot.audit.audit import choose_one
 from surefoot.audit.calibrate import Origin
-from surefoot.audit.files import open_predictions
+from surefoot.audit.files import files_of, open_predictions
 from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics import Stream
 from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.interval import Interval
+from surefoot.records import check_output
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Applied:
     before: Quality | None
     """None, as ``after``, where the file has no labels to score by."""
     after: Quality | None
+    notes: tuple[str, ...] = ()
+    """What a reader must know about the file."""
 
 
 def apply(
@@ -58,8 +64,10 @@ def apply(
     path: Path | str,
     out: Path | str,
     *,
-    kind: Kind | None = None,
+    kind: Said | None = None,
     labels: str | None = None,
+    scores: Sequence[str] = (),
+    labels_are: Meaning | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
 ) -> Applied:
@@ -69,8 +77,10 @@ def apply(
         calibrator: A ``.json`` or ``.safetensors`` file.
         path: The file to repair; of a file with a calibration and a test set, the test set.
         out: The file to write; its ending says the format. What else the file has, such as ids, is kept.
-        kind: Logits or probabilities, where names and values do not tell.
+        kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Which one, where the file holds several.
         on_rows: Called while reading.
 
@@ -84,12 +94,12 @@ def apply(
     fitted, about = load(calibrator), load_about(calibrator)
     path, out, where = Path(path).expanduser(), Path(out), Path(path).name
     check_format(out)
-    if out.exists() and path.exists() and out.samefile(path):
-        raise InputError(f"Expected --out to be another file, but {out} is the one to repair. Choose another name.")
+    check_output(out, [*files_of(path, labels), calibrator])
     to = FittedTo.of(about.get("fitted_to"))
-    source = _labelled(path, kind, labels, model)
+    told = {"kind": kind, "labels": labels, "scores": tuple(scores), "labels_are": labels_are}
+    source = _labelled(path, model, told)
     if source is None:
-        return _apply_unlabelled(fitted, to, path, out, kind, model)
+        return _apply_unlabelled(fitted, find_scores(path, to, kind, model, tuple(scores)), to, path, out)
     _check_classes(source.class_names, to, where)
     reading = read(source, n_bins=15, where=where, sampled_values=0, on_rows=on_rows)
     rows = about.get("fitted_rows")
@@ -102,17 +112,17 @@ def apply(
     return _apply_labelled(fitted, source, reading, path, out, on_rows)
 
 
-def _labelled(path: Path, kind: Kind | None, labels: str | None, model: str | None) -> Source | None:
+def _labelled(path: Path, model: str | None, told: dict[str, Any]) -> Source | None:
     """Open a file that has labels; None for one that has not."""
-    if path.is_file() and labels is None:
+    if path.is_file() and told["labels"] is None:
         if path.suffix == ".npy":
             try:
-                return choose_one(open_predictions(path, kind=kind), model, path.name)[0]
+                return choose_one(open_predictions(path, **told), model, path.name)[0]
             except InputError:  # no labels beside it, or those of other rows
                 return None
         if (path.suffix == ".npz" or table_suffix(path) in TABLES) and not has_labels(path):
             return None
-    return choose_one(open_predictions(path, kind=kind, labels=labels), model, path.name)[0]
+    return choose_one(open_predictions(path, **told), model, path.name)[0]
 
 
 def _check_classes(class_names: tuple[str, ...], to: FittedTo, where: str) -> None:
@@ -145,7 +155,8 @@ def _apply_labelled(
     column, of = _column(source.class_names, shape[1], where)
     bins, losses = Stream("ece" if column is None else "classwise_ece"), 0.0
     columns, labels_name = source.columns
-    layout = _layout(path, out, columns, source.kind or "logits", _names(source.class_names, shape[1]))
+    kind = None if source.percent else source.kind or "logits"
+    layout = _layout(path, out, columns, kind, _names(source.class_names, shape[1]))
     others = Others(others_of(path, reading.n, _left_out(out, columns, labels_name, layout)))
     is_table = table_suffix(path) in TABLES
     with open_sink(out, shape, source.class_names, layout) as sink:
@@ -167,6 +178,7 @@ def _apply_labelled(
         means=(before[1].sum().item() / reading.n, after[1].sum().item() / reading.n),
         before=Quality(bootstrap_sums("ece", before), reading.moments["nll"].mean),
         after=Quality(bootstrap_sums("ece", after), losses / reading.n),
+        notes=(*reading.doubts, *source.notes),
     )
 
 
@@ -178,10 +190,8 @@ def _column(class_names: tuple[str, ...], n_classes: int, where: str) -> tuple[i
     return positive.index, f"P({positive.name})"
 
 
-def _apply_unlabelled(
-    fitted: Calibrator, to: FittedTo, path: Path, out: Path, kind: Kind | None, model: str | None
-) -> Applied:
-    scores, where = find_scores(path, to, kind, model), path.name
+def _apply_unlabelled(fitted: Calibrator, scores: Scores, to: FittedTo, path: Path, out: Path) -> Applied:
+    where = path.name
     n, before, n_classes = 0, 0.0, 0
     for logits in scores.logits(where):  # all rows are looked at before one is written
         if not n:
@@ -192,7 +202,8 @@ def _apply_unlabelled(
     if not n:
         raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
     after = 0.0
-    layout = _layout(path, out, scores.columns, scores.kind, _names(to.class_names, n_classes))
+    kind = None if scores.percent else scores.kind
+    layout = _layout(path, out, scores.columns, kind, _names(to.class_names, n_classes))
     others = Others(others_of(path, n, _left_out(out, scores.columns, "", layout)))
     with open_sink(out, (n, n_classes), to.class_names, layout) as sink:
         for repaired in _repaired(fitted, scores, where):
@@ -216,10 +227,10 @@ def _names(class_names: tuple[str, ...], n_classes: int) -> tuple[str, ...]:
     return class_names or tuple(map(str, range(n_classes)))
 
 
-def _layout(path: Path, out: Path, columns: tuple[str, ...], kind: Kind, names: tuple[str, ...]) -> Layout:
-    """Keep the layout of a table that becomes a table; else a column of probabilities per class."""
+def _layout(path: Path, out: Path, columns: tuple[str, ...], kind: Kind | None, names: tuple[str, ...]) -> Layout:
+    """Keep the layout of a table that becomes a table, unless it was in percent; else a column of shares per class."""
     plain = Layout(tuple(f"prob_{name}" for name in names), "probs")
-    if table_suffix(path) not in TABLES or not columns:
+    if table_suffix(path) not in TABLES or not columns or kind is None:
         return plain
     if len(columns) > 1:
         return Layout(columns, kind)

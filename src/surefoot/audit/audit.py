@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from surefoot.audit._kind import Said
+from surefoot.audit._labels import Meaning
 from surefoot.audit._measures import by_chance, measure
-from surefoot.audit._names import Kind, Split
+from surefoot.audit._names import Split
 from surefoot.audit._reading import OnRows, Reading, read
 from surefoot.audit._repair import repair
 from surefoot.audit._source import Source
@@ -25,9 +27,11 @@ _WANTED: tuple[Split, ...] = ("test", "", "calibration", "train")  # the first t
 def audit(
     path: Path | str,
     *,
-    kind: Kind | None = None,
+    kind: Said | None = None,
     labels: str | None = None,
     groups: Sequence[str] = (),
+    scores: Sequence[str] = (),
+    labels_are: Meaning | None = None,
     model: str | None = None,
     positive: str | None = None,
     n_bins: int = 15,
@@ -41,9 +45,11 @@ def audit(
 
     Args:
         path: The file; see :func:`~surefoot.audit.files.open_predictions`.
-        kind: Logits or probabilities, where names and values do not tell.
+        kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Audit this one only, of several in the file.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
@@ -53,7 +59,7 @@ def audit(
     Returns:
         One audit per model in the file.
     """
-    sources = open_predictions(path, kind=kind, labels=labels, groups=groups)
+    sources = open_predictions(path, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
     found = choose(sources, model, Path(path).name)
     return [audit_source(*pair, Path(path).name, n_bins, level, on_rows, positive)[0] for pair in found]
 
@@ -170,6 +176,7 @@ def audit_source(
         notes=tuple(_notes(reading, source)),
         held_out=held_out is not None,
         two_classes=two,
+        doubts=reading.doubts,
     ), reading
 
 
@@ -211,7 +218,7 @@ def _risk_coverage(reading: Reading, points: int = 100) -> tuple[tuple[float, fl
 
 
 def _notes(reading: Reading, source: Source) -> list[str]:
-    notes = []
+    notes = list(source.notes)
     seen = int((reading.class_bins.sums[2].sum(1) > 0).sum())
     if reading.impossible:
         rows = "1 row gives" if reading.impossible == 1 else f"{reading.impossible:,} rows give"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot.audit._names import Kind
+from surefoot.audit._kind import Said
+from surefoot.audit._labels import Meaning
 from surefoot.audit._reading import OnRows, Reading, read
 from surefoot.audit.audit import choose_one
 from surefoot.audit.files import open_predictions
@@ -64,6 +66,7 @@ class Fitted:
     origin: Origin
     fitted_to: dict[str, Any]
     """Names and kind of the scores, so that others without labels can be recognised."""
+    notes: tuple[str, ...] = ()
 
     def use(self) -> str:
         """Say in one line which calibrator to use and why."""
@@ -94,6 +97,7 @@ class Fitted:
             "calibrator": self.calibrator.name,
             "candidates": [asdict(each) for each in self.comparison.candidates],
             "left_out": list(self.comparison.left_out),
+            "notes": list(self.notes),
         })
         return values
 
@@ -113,8 +117,10 @@ def calibrate(
     path: Path | str,
     *,
     method: str | None = None,
-    kind: Kind | None = None,
+    kind: Said | None = None,
     labels: str | None = None,
+    scores: Sequence[str] = (),
+    labels_are: Meaning | None = None,
     model: str | None = None,
     n_folds: int = 5,
     on_rows: OnRows | None = None,
@@ -124,8 +130,10 @@ def calibrate(
     Args:
         path: The file. Of a file with a calibration and a test set, the calibration set is used.
         method: Fit this one, whatever the others do.
-        kind: Logits or probabilities, where names and values do not tell.
+        kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Which one, where the file holds several.
         n_folds: Into how many parts the rows are divided to compare.
         on_rows: Called while reading.
@@ -138,7 +146,8 @@ def calibrate(
     """
     wanted = method if method in (None, NONE) else CALIBRATORS[method].name
     where = Path(path).name
-    audited, held_out = choose_one(open_predictions(path, kind=kind, labels=labels), model, where)
+    found = open_predictions(path, kind=kind, labels=labels, scores=scores, labels_are=labels_are)
+    audited, held_out = choose_one(found, model, where)
     source = held_out or audited
     if source.split == "test":
         raise SplitError(
@@ -171,6 +180,7 @@ def calibrate(
             "scores": list(source.columns[0]),
             "kind": source.kind,
         },
+        notes=(*reading.doubts, *source.notes),
     )
 
 

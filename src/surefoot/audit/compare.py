@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from surefoot.audit._names import Kind
+from surefoot.audit._kind import Said
+from surefoot.audit._labels import Meaning
 from surefoot.audit._reading import MOST_RANKED, OnRows, Reading
 from surefoot.audit.audit import audit_source, choose_one
 from surefoot.audit.better import Pair, better_calibrated, scaled
@@ -21,9 +22,11 @@ def compare_audits(
     path_a: Path | str,
     path_b: Path | str,
     *,
-    kind: Kind | None = None,
+    kind: Said | None = None,
     labels: str | None = None,
     groups: tuple[str, ...] = (),
+    scores: tuple[str, ...] = (),
+    labels_are: Meaning | None = None,
     model: str | None = None,
     positive: str | None = None,
     n_bins: int = 15,
@@ -35,9 +38,11 @@ def compare_audits(
     Args:
         path_a: One file.
         path_b: The other.
-        kind: Logits or probabilities, where names and values do not tell.
+        kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Which one, where a file holds several.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
@@ -53,7 +58,7 @@ def compare_audits(
     """
     read = []
     for path, name in zip((path_a, path_b), told_apart((path_a, path_b)), strict=True):
-        sources = open_predictions(path, kind=kind, labels=labels, groups=groups)
+        sources = open_predictions(path, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
         chosen = choose_one(sources, model, name)
         read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive))
     (audit_a, a), (audit_b, b) = read

@@ -60,6 +60,8 @@ class Audit:
     """Whether the file holds a calibration set too, on which repairs are fitted."""
     two_classes: TwoClasses | None = None
     """Where there are two classes: the probability of the one that matters beside how often it happens."""
+    doubts: tuple[str, ...] = ()
+    """Why these may not be the predictions that they seem to be; shown before the verdict."""
 
     def class_name(self, label: int) -> str:
         """Give the name of a class, or its number."""

@@ -17,13 +17,24 @@ from surefoot.cli.next_step import next_steps
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
-    from surefoot.audit._names import Kind
     from surefoot.audit.apply import Applied
     from surefoot.audit.calibrate import Fitted
 
 IsLogits = Annotated[
     bool | None,
     typer.Option("--logits/--probs", help="What the scores are, where names and values do not tell."),
+]
+Percent = Annotated[bool, typer.Option("--percent", help="The scores are probabilities in percent.")]
+Scores = Annotated[
+    list[str] | None,
+    typer.Option(help="Array or column with the scores; again for a column per class. Default: by their names."),
+]
+LabelsAre = Annotated[
+    str | None,
+    typer.Option(
+        help="What labels mean, where it could be two things: class numbers from-0 or from-1, or names. Says also that "
+        "the file is right as it is."
+    ),
 ]
 Labels = Annotated[
     str | None, typer.Option(help="Column or array with the true classes; for .npy their file. Default: by its name.")
@@ -37,7 +48,10 @@ def audit(
         list[Path], typer.Argument(help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl. Two are compared.")
     ],
     is_logits: IsLogits = None,
+    percent: Percent = False,
+    scores: Scores = None,
     labels: Labels = None,
+    labels_are: LabelsAre = None,
     group: Annotated[
         list[str] | None, typer.Option(help="Column that divides the rows into slices; can be given again.")
     ] = None,
@@ -70,7 +84,11 @@ def audit(
         raise InputError(
             f"Expected --out to be a file, but {out} is a folder. Name the page, such as {out}/audit.html."
         )
-    options: dict[str, Any] = {"kind": _kind(is_logits), "labels": labels, "model": model, "groups": tuple(group or ())}
+    target = out or Path(f"{_stem(files)}-audit.html")
+    if page:
+        _check_page(target, files, labels)
+    told = _told(is_logits, percent, scores, labels, labels_are)
+    options: dict[str, Any] = {**told, "model": model, "groups": tuple(group or ())}
     options |= {"n_bins": bins, "level": level, "positive": positive}
     comparison = None
     with reading(" and ".join(told_apart(files))) as on_rows:
@@ -79,10 +97,10 @@ def audit(
             audits, comparison = [both.a.to_json(), both.b.to_json()], both.to_json()
         else:
             audits = [each.to_json() for each in run_audit(files[0], **options, on_rows=on_rows)]
-    nexts = next_steps(files, audits, is_logits, labels)
+    nexts = next_steps(files, audits, told)
     written = None
     if page:
-        written = _write_page(out or Path(f"{_stem(files)}-audit.html"), audits, comparison, nexts)
+        written = _write_page(target, audits, comparison, nexts)
     if as_json:
         found = {"audits": audits, "comparison": comparison, "page": str(written) if written else None}
         print(json.dumps(found, indent=2, ensure_ascii=False))
@@ -97,8 +115,30 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _kind(is_logits: bool | None) -> Kind | None:
-    return None if is_logits is None else "logits" if is_logits else "probs"
+def _told(
+    is_logits: bool | None, percent: bool, scores: list[str] | None, labels: str | None, labels_are: str | None
+) -> dict[str, Any]:
+    """Gather what was said about the file, as the library takes it."""
+    from surefoot.audit._labels import check_meaning
+
+    if percent and is_logits is not None:
+        raise InputError("Expected one of --logits, --probs and --percent, but got two. Leave one out.")
+    kind = "percent" if percent else None if is_logits is None else "logits" if is_logits else "probs"
+    meaning = None if labels_are is None else check_meaning(labels_are, "--labels-are")
+    return {"kind": kind, "scores": tuple(scores or ()), "labels": labels, "labels_are": meaning}
+
+
+def _check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
+    """Refuse a page in the place of predictions, before the long work starts."""
+    from surefoot.audit.files import SUFFIXES, files_of
+    from surefoot.records import check_output
+
+    check_output(page, [each for path in files for each in files_of(path, labels)])
+    if page.suffix.lower() in SUFFIXES:
+        raise InputError(
+            f"Expected --out to be the page, such as {page.stem}.html, but got {page.name!r}, the name of a data file. "
+            "Choose another name."
+        )
 
 
 def _stem(files: Sequence[Path]) -> str:
@@ -151,7 +191,10 @@ def calibrate(
         Path | None, typer.Option("--apply", help="A saved calibrator: repair the file with it instead of fitting.")
     ] = None,
     is_logits: IsLogits = None,
+    percent: Percent = False,
+    scores: Scores = None,
     labels: Labels = None,
+    labels_are: LabelsAre = None,
     model: ModelName = None,
     folds: Annotated[int, typer.Option(help="Parts of the rows, each scored by what was fitted on the others.")] = 5,
     out: Annotated[
@@ -172,10 +215,12 @@ def calibrate(
     from surefoot.audit.apply import apply
     from surefoot.audit.calibrate import calibrate as fit
     from surefoot.audit.calibrate import check_saving
+    from surefoot.audit.files import files_of
     from surefoot.cli.progress import reading
+    from surefoot.records import check_output
 
     _one_thread()
-    options: dict[str, Any] = {"kind": _kind(is_logits), "labels": labels, "model": model}
+    options: dict[str, Any] = {**_told(is_logits, percent, scores, labels, labels_are), "model": model}
     if apply_ is not None:
         if method is not None:
             raise InputError("Expected --method to fit or --apply to repair, but got both. Leave one out.")
@@ -185,6 +230,7 @@ def calibrate(
         return
     target = out or Path("calibrator.json")
     check_saving(target)
+    check_output(target, files_of(file, labels))
     with reading(file.name) as on_rows:
         fitted = fit(file, method=method, n_folds=folds, **options, on_rows=on_rows)
     fitted.save(target)
@@ -208,10 +254,17 @@ def _print_fitted(fitted: Fitted, saved: Path, as_json: bool) -> None:
 
     print(f"{values['use']}.\n")
     Console().print(calibrators_table(values), highlight=False)
-    print(f"\nRead: {fitted.file}: {fitted.took}.")
+    print()
+    _print_notes(fitted.notes)
+    print(f"Read: {fitted.file}: {fitted.took}.")
     print(f"Saved: {saved}" + (", which changes nothing" if fitted.calibrator.name == "none" else ""))
     ending = _written_as(Path(fitted.file))
     print(f"Next: surefoot calibrate OTHER{ending} --apply {shlex.quote(str(saved))} --out repaired{ending}")
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"Note: {note}")
 
 
 def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
@@ -229,5 +282,6 @@ def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
     else:
         means = f"mean {applied.of} from {mean[0]} to {mean[1]}"
         print(f"{applied.calibrator} brings the {means}; no labels to score it by.")
+    _print_notes(applied.notes)
     print(f"Read: {applied.file}, {applied.n:,} rows: {applied.took}.")
     print(f"Written: {written}")

@@ -14,32 +14,30 @@ ELSEWHERE = "on rows of the same model that are not audited here, for on these i
 
 
 def next_steps(
-    files: Sequence[Path], audits: Sequence[Mapping[str, Any]], is_logits: bool | None, labels: str | None
+    files: Sequence[Path], audits: Sequence[Mapping[str, Any]], told: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
     """Write the command that repairs each audited model, and what must be known about it.
 
     Args:
         files: One, or one per audit.
         audits: As ``Audit.to_json`` writes them.
-        is_logits: What the scores are, where it was said.
-        labels: The labels, where they were named.
+        told: What was said about the files: ``kind``, ``scores``, ``labels``, ``labels_are``.
 
     Returns:
         A command and a note, which is empty where there is a file to fit on.
     """
-    return [
-        _next_step(files[min(number, len(files) - 1)], audit, is_logits, labels) for number, audit in enumerate(audits)
-    ]
+    return [_next_step(files[min(number, len(files) - 1)], audit, told) for number, audit in enumerate(audits)]
 
 
-def _next_step(path: Path, audit: Mapping[str, Any], is_logits: bool | None, labels: str | None) -> tuple[str, str]:
+def _next_step(path: Path, audit: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[str, str]:
     beside = path if audit["held_out"] else held_out_beside(path)
     target = str(beside) if beside is not None else f"HELD-OUT{_ending(path)}"
     words = ["surefoot", "calibrate", target]
-    if is_logits is not None:
-        words.append("--logits" if is_logits else "--probs")
-    if labels is not None and path.suffix != ".npy":  # those in a file of their own are of other rows
-        words += ["--labels", labels]
+    words += [f"--{told['kind']}"] if told["kind"] else []
+    words += [word for name in told["scores"] for word in ("--scores", name)]
+    if told["labels"] is not None and path.suffix != ".npy":  # those in a file of their own are of other rows
+        words += ["--labels", told["labels"]]
+    words += ["--labels-are", told["labels_are"]] if told["labels_are"] is not None else []
     if audit["model"]:
         words += ["--model", audit["model"]]
     return shlex.join(words), "" if beside is not None else ELSEWHERE

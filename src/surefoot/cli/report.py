@@ -53,11 +53,13 @@ def report(
     Example: [bold]surefoot report surefoot-runs --out report.html[/bold]
     """
     from surefoot.cli.show import show_summary
-    from surefoot.records import find_runs
+    from surefoot.records import check_output, find_runs
     from surefoot.report.summary import summarise
 
     where = runs or [RUNS]
     found = find_runs(where)
     first = where[0]
     beside = first.parent if (first / "spec.json").exists() else first
-    show_summary(summarise(found), out or beside / "report.html", as_json)
+    page = out or beside / "report.html"
+    check_output(page, (path for run in found for path in run.files()))
+    show_summary(summarise(found), page, as_json)

@@ -43,7 +43,7 @@ def shift_runs(
     """
     from surefoot.cli.progress import counting
     from surefoot.data.corruptions import read_corruptions
-    from surefoot.records import find_runs
+    from surefoot.records import check_output, find_runs
     from surefoot.report.shift import summarise_shift
     from surefoot.report.shift_page import write_shift_page
     from surefoot.report.summary import summarise
@@ -52,6 +52,9 @@ def shift_runs(
     names = () if corruptions == "none" else read_corruptions(corruptions)
     wanted = conditions(names, _read_severities(severities), ood or ())
     found = find_runs(runs)
+    target = out or (runs[0].parent if (runs[0] / "spec.json").exists() else runs[0]) / "shift.html"
+    published = [path for path in files.rglob("*") if path.is_file()] if files is not None else []
+    check_output(target, [*published, *(path for run in found for path in run.files())])
     for run in found:
         with counting(run.path.name) as on_progress:
             shift(run.path, wanted, n=n, published=files, threads=threads, on_progress=on_progress)
@@ -59,9 +62,8 @@ def shift_runs(
     measured = summarise_shift(summary, n=n, published=files)
     if measured is None:
         raise InputError("Expected measures on shifted data, but there are none. Run the command again.")
-    beside = runs[0].parent if (runs[0] / "spec.json").exists() else runs[0]
     command = shlex.join(["surefoot", *sys.argv[1:]])
-    page = write_shift_page(summary, measured, out or beside / "shift.html", command=command)
+    page = write_shift_page(summary, measured, target, command=command)
     _print(measured, page, as_json)
 
 

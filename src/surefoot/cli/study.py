@@ -72,10 +72,12 @@ def figure(
 
     Example: [bold]surefoot figure reliability surefoot-runs --out reliability.pdf[/bold]
     """
-    from surefoot.records import find_runs
+    from surefoot.records import check_output, find_runs
     from surefoot.report.paper import draw
 
-    if not draw(name, find_runs(runs), out):
+    found = find_runs(runs)
+    check_output(out, (path for run in found for path in run.files()))
+    if not draw(name, found, out):
         raise InputError(
             f"Expected runs that recorded what {name!r} shows, but they did not. Run `surefoot measure` or use --track."
         )

@@ -2,6 +2,15 @@
 
 from surefoot.records._atomic import sync_folder, write_bytes
 from surefoot.records._ownership import checkpoints, remove_checkpoint
+from surefoot.records.outputs import check_output
 from surefoot.records.store import RunFolder, find_runs
 
-__all__ = ["RunFolder", "checkpoints", "find_runs", "remove_checkpoint", "sync_folder", "write_bytes"]
+__all__ = [
+    "RunFolder",
+    "check_output",
+    "checkpoints",
+    "find_runs",
+    "remove_checkpoint",
+    "sync_folder",
+    "write_bytes",
+]

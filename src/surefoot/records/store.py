@@ -7,7 +7,7 @@
     steps.jsonl          one line per step and per tracked moment
     timing.jsonl         seconds spent; kept apart, so that everything else is the same bits every time
     splits.npz           where each example of each split stands in the published data
-    predictions/         <split>.npz with logits, labels and the classes' names
+    predictions/         <split>.npz with logits, labels (numbers from 0) and the classes' names
     measures.jsonl       one line per metric, split and calibrator
     tracked.jsonl        one line per tracker asked after the fact
     shift.jsonl          one line per corruption and severity, and per strange data set
@@ -35,7 +35,7 @@ import numpy as np
 from surefoot.errors import BusyError, InputError
 from surefoot.records._atomic import write_bytes, write_json
 from surefoot.records._ownership import check_ours, read_header, remove_run
-from surefoot.schema import SPLITS, Predictions, Rows, RunSpec, SplitName, Tracking
+from surefoot.schema import LABELS_ARE, SPLITS, Predictions, Rows, RunSpec, SplitName, Tracking
 
 Record = dict[str, Any]
 
@@ -94,6 +94,13 @@ class RunFolder:
     def clear(self) -> None:
         """Remove everything that belongs to the run, and nothing else."""
         remove_run(self.path)
+
+    def files(self) -> Iterator[Path]:
+        """List the files that make the run, so that nothing else is written in their place."""
+        for name in ("predictions", "checkpoint"):
+            yield from (path for path in (self.path / name).rglob("*") if path.is_file())
+        for pattern in ("*.json", "*.jsonl", "*.npz", ".lock"):
+            yield from self.path.glob(pattern)
 
     @property
     def run_id(self) -> str | None:
@@ -173,7 +180,7 @@ class RunFolder:
     def write_predictions(self, predictions: Predictions) -> None:
         """Store the predictions of one split."""
         buffer = io.BytesIO()
-        arrays = {"logits": predictions.logits, "labels": predictions.labels}
+        arrays = {"logits": predictions.logits, "labels": predictions.labels, LABELS_ARE: np.array("from-0")}
         if predictions.class_names:
             arrays["class_names"] = np.array(predictions.class_names)
         np.savez(buffer, **arrays)  # type: ignore[arg-type]  # NumPy's stubs take names for allow_pickle

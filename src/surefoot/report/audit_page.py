@@ -94,11 +94,16 @@ def _title(audits: Sequence[Json]) -> str:
 
 
 def _sentences(labels: Sequence[str], audits: Sequence[Json], comparison: Json | None) -> list[str]:
+    doubts = [
+        f"Doubt: {f'{label}: ' if len(audits) > 1 else ''}{doubt}"
+        for label, audit in zip(labels, audits, strict=True)
+        for doubt in audit.get("doubts", ())
+    ]
     own = [_sentence(audit["sentence"]) for audit in audits]
     if len(own) == 1:
-        return own
+        return [*doubts, *own]
     named = [f"{label}: {audit['sentence']}." for label, audit in zip(labels, audits, strict=True)]
-    return [_sentence(comparison["sentence"]), *named] if comparison is not None else named
+    return [*doubts, *([_sentence(comparison["sentence"])] if comparison is not None else []), *named]
 
 
 def _sentence(text: str) -> str:

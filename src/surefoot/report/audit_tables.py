@@ -25,7 +25,7 @@ def name_of(audit: Json) -> str:
 
 
 def audit_text(audits: Sequence[Json], comparison: Json | None = None) -> Iterator[RenderableType]:
-    """Lay audits out for a terminal, the verdict first.
+    """Lay audits out for a terminal, the verdict first; before it only why it may be of something else.
 
     Args:
         audits: One or more, as ``Audit.to_json`` writes them.
@@ -34,6 +34,9 @@ def audit_text(audits: Sequence[Json], comparison: Json | None = None) -> Iterat
     Yields:
         What rich prints.
     """
+    for audit in audits:
+        for doubt in audit.get("doubts", ()):
+            yield Text(f"Doubt: {name_of(audit) + ': ' if len(audits) > 1 else ''}{doubt}", "bold")
     if comparison is not None:
         yield Text(f"{comparison['sentence']}.", "bold")
         for letter, audit in zip("AB", audits, strict=True):
