@@ -18,6 +18,7 @@ Images come from ``../shared/data/cifar10.npz`` beside the repository where that
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 import time
 import warnings
@@ -42,8 +43,7 @@ try:
 except ImportError:
     GGNLinearOperator = HessianLinearOperator = None
 try:
-    import pyhessian
-    import pyhessian.hessian
+    pyhessian = importlib.import_module("pyhessian.hessian")
 except ImportError:
     pyhessian = None
 
@@ -162,14 +162,14 @@ class Bench:
         """Call PyHessian as its own example does: one batch, whose gradient graph it keeps."""
 
         def run() -> tuple[float, int]:
-            count, product = 0, pyhessian.hessian.hessian_vector_product
+            count, product = 0, pyhessian.hessian_vector_product
 
             def counted(*args: object) -> object:
                 nonlocal count
                 count += 1
                 return product(*args)
 
-            pyhessian.hessian.hessian_vector_product = counted
+            pyhessian.hessian_vector_product = counted
             try:
                 torch.manual_seed(3)
                 with warnings.catch_warnings():  # it keeps graphs in p.grad, of which torch warns
@@ -177,7 +177,7 @@ class Bench:
                     found = pyhessian.hessian(self.model, nn.CrossEntropyLoss(), data=(self.x, self.y), cuda=False)
                     values, _ = found.eigenvalues(top_n=1)
             finally:
-                pyhessian.hessian.hessian_vector_product = product
+                pyhessian.hessian_vector_product = product
                 self.model.zero_grad()
             return values[0], count
 
