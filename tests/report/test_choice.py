@@ -153,4 +153,10 @@ def test_labels_that_say_nothing_about_the_inputs(tmp_path: Path, run_command: R
     assert "not clear above always saying the largest class" in one.stdout
     machine = json.loads(run_command("train", "--out", "one", *words, "--json").stdout)
     assert machine["constant"]["is_beaten"] is False
+    assert set(machine["calibration"]) == {"accuracy", "ece", "nll", "brier"}
+    records = [json.loads(line) for line in (tmp_path / "one" / "steps.jsonl").read_text().splitlines()]
+    seen = [record for record in records if record.get("tracker") == "quality"]
+    assert [record["epoch"] for record in seen] == [0, 1]
+    assert all({"calibration/accuracy", "calibration/ece", "calibration/loss"} <= set(record) for record in seen)
+    assert seen[-1]["calibration/ece"] == pytest.approx(machine["calibration"]["ece"]["mean"])
     assert machine["constant"]["share"] == pytest.approx(share / 100)

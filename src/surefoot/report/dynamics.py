@@ -110,6 +110,7 @@ def _phase(pair: Pair, methods: Sequence[OfMethod]) -> Card:
     whose = " or ".join(names)
     together = all(moments.exact for *_, series in found for moments in series)
     how = "both measured at the same steps" if together else "sharpness read off between its own measurements"
-    figure = phase_figure(found, x_title=whose, y_title=f"{pair.split} ECE")
+    axis = names[0].partition(",")[0] if len(names) == 1 else "sharpness"
+    figure = phase_figure(found, x_title=axis, y_title=f"{pair.split} ECE")
     says = f"ECE on the {pair.split} split over {whose}, {how}; coloured by step, one line per run."
     return f"phase-{pair.split}", f"ECE against sharpness, {pair.split}", says, figure
