@@ -10,13 +10,27 @@ import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-RngState = tuple[Tensor, list[Tensor]]  # of torch's global generators: the CPU's, and one per GPU in use
+
+class RngState(NamedTuple):
+    """Where the global generators are.
+
+    Attributes:
+        torch: The CPU's, which dropout draws from.
+        cuda: One per GPU in use.
+        numpy: NumPy's, which many a mixup draws from.
+        python: That of :mod:`random`.
+    """
+
+    torch: Tensor
+    cuda: list[Tensor]
+    numpy: Any
+    python: Any
 
 
 def derive(seed: int, purpose: str) -> int:
@@ -64,16 +78,18 @@ def seed_everything(seed: int, purpose: str = "global") -> None:
 
 
 def rng_state() -> RngState:
-    """Give the state of torch's global generators, which dropout draws from."""
+    """Give the state of all global generators: what a model or a closure draws may come from any of them."""
     on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return torch.get_rng_state(), on_gpu
+    return RngState(torch.get_rng_state(), on_gpu, np.random.get_state(legacy=False), random.getstate())
 
 
 def set_rng_state(state: RngState) -> None:
-    """Set torch's global generators to an earlier state."""
-    torch.set_rng_state(state[0])
-    if state[1]:
-        torch.cuda.set_rng_state_all(state[1])
+    """Set all global generators to an earlier state."""
+    torch.set_rng_state(state.torch)
+    if state.cuda:
+        torch.cuda.set_rng_state_all(state.cuda)
+    np.random.set_state(state.numpy)
+    random.setstate(state.python)
 
 
 @contextmanager
@@ -95,14 +111,14 @@ def replaying(state: RngState | None) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, purpose: str) -> Iterator[None]:
-    """Draw torch's numbers for one purpose of one seed for a while, then go on as if nothing had been drawn.
+    """Draw the numbers of one purpose of one seed for a while, then go on as if nothing had been drawn.
 
     Args:
         seed: The run's seed.
         purpose: What the numbers are for.
     """
     now = rng_state()
-    torch.manual_seed(derive(seed, purpose))
+    seed_everything(seed, purpose)
     try:
         yield
     finally:
@@ -111,19 +127,17 @@ def seeded(seed: int, purpose: str) -> Iterator[None]:
 
 def random_state() -> dict[str, Any]:
     """Give the state of all global generators, as tensors and plain values."""
-    numpy = np.random.get_state(legacy=False)
-    on_cpu, on_gpu = rng_state()
+    on_cpu, on_gpu, numpy, python = rng_state()
     return {
         "torch": on_cpu,
         "cuda": on_gpu,
         "numpy": [numpy["state"]["key"].tolist(), numpy["state"]["pos"], numpy["has_gauss"], numpy["gauss"]],
-        "python": random.getstate(),
+        "python": python,
     }
 
 
 def set_random_state(state: dict[str, Any]) -> None:
     """Set all global generators to an earlier state."""
-    set_rng_state((state["torch"], state["cuda"]))
     keys, position, has_gauss, gauss = state["numpy"]
-    np.random.set_state(("MT19937", np.array(keys, np.uint32), position, has_gauss, gauss))
-    random.setstate(state["python"])
+    numpy = ("MT19937", np.array(keys, np.uint32), position, has_gauss, gauss)
+    set_rng_state(RngState(state["torch"], state["cuda"], numpy, state["python"]))
