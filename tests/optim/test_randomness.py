@@ -135,6 +135,32 @@ def test_replaying_and_seeding_leave_no_trace():
         assert [draw() for draw in SOURCES.values()] == later
 
 
+@pytest.mark.parametrize("waiting", [False, True])
+@pytest.mark.parametrize("source", SOURCES)
+def test_passes_may_draw_more_or_less_than_the_one_before(source, waiting):
+    """Normal numbers are made in pairs, and the second one waits where words in memory do not show it."""
+    draw = SOURCES[source]
+    for first in range(4):
+        for second in range(4):
+            np.random.seed(0)
+            random.seed(0)
+            torch.manual_seed(0)
+            for _ in range(waiting):
+                draw()
+            before = rng_state()
+            drawn = [draw() for _ in range(first)]
+            later = rng_state()
+            expected = [draw() for _ in range(3)]
+            np.random.set_state(later.numpy)
+            random.setstate(later.python)
+            torch.set_rng_state(later.torch)
+            with replaying(before):
+                again = [draw() for _ in range(second)]
+            both = min(first, second)
+            assert again[:both] == drawn[:both]
+            assert [draw() for _ in range(3)] == expected
+
+
 class Stochastic(torch.nn.Module):
     """Drops its layer by Python's generator, as networks with stochastic depth do."""
 
