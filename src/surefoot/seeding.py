@@ -6,17 +6,35 @@ one seed by name, so adding a new consumer of randomness never shifts the others
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.random.mtrand import get_bit_generator
 from torch import Tensor
 
-RngState = tuple[Tensor, list[Tensor]]  # of torch's global generators: the CPU's, and one per GPU in use
+
+class RngState(NamedTuple):
+    """Where the global generators are.
+
+    Attributes:
+        torch: The CPU's, which dropout draws from.
+        cuda: One per GPU in use.
+        numpy: NumPy's, which many a mixup draws from.
+        python: That of :mod:`random`.
+        words: NumPy's state as it lies in memory, but for a normal number that waits to be drawn.
+    """
+
+    torch: Tensor
+    cuda: list[Tensor]
+    numpy: Any
+    python: Any
+    words: bytes = b""
 
 
 def derive(seed: int, purpose: str) -> int:
@@ -63,17 +81,45 @@ def seed_everything(seed: int, purpose: str = "global") -> None:
     torch.manual_seed(derived)
 
 
-def rng_state() -> RngState:
-    """Give the state of torch's global generators, which dropout draws from."""
+def rng_state(since: RngState | None = None) -> RngState:
+    """Give the state of all global generators: what a model or a closure draws may come from any of them.
+
+    Args:
+        since: An earlier state. Where nothing has been drawn from NumPy since, its part is the same object.
+
+    Returns:
+        The state.
+    """
     on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return torch.get_rng_state(), on_gpu
+    numpy = since.numpy if since is not None and _rests(since) else np.random.get_state(legacy=False)
+    return RngState(torch.get_rng_state(), on_gpu, numpy, random.getstate(), _words())
 
 
-def set_rng_state(state: RngState) -> None:
-    """Set torch's global generators to an earlier state."""
-    torch.set_rng_state(state[0])
-    if state[1]:
-        torch.cuda.set_rng_state_all(state[1])
+def _words() -> bytes:
+    """Read NumPy's global generator where it lies: to ask for its state takes as long as a small layer takes to run."""
+    source = get_bit_generator()
+    is_known = type(source) is np.random.MT19937
+    return ctypes.string_at(source.ctypes.state_address, 625 * 4) if is_known else b""  # 624 numbers and a place
+
+
+def _rests(since: RngState) -> bool:
+    """Say whether nothing has been drawn from NumPy since a state, as far as words can tell."""
+    return bool(since.words) and not since.numpy["has_gauss"] and _words() == since.words
+
+
+def set_rng_state(state: RngState, *, numpy: bool = True) -> None:
+    """Set all global generators to an earlier state.
+
+    Args:
+        state: What :func:`rng_state` gave.
+        numpy: Whether NumPy's is among those that have moved.
+    """
+    torch.set_rng_state(state.torch)
+    if state.cuda:
+        torch.cuda.set_rng_state_all(state.cuda)
+    if numpy:
+        np.random.set_state(state.numpy)
+    random.setstate(state.python)
 
 
 @contextmanager
@@ -83,26 +129,28 @@ def replaying(state: RngState | None) -> Iterator[None]:
     Args:
         state: Where to start; None for drawing new numbers.
     """
-    now = rng_state() if state is not None else None
-    if state is not None:
-        set_rng_state(state)
+    if state is None:
+        yield
+        return
+    now = rng_state(since=state)
+    is_still = now.numpy is state.numpy
+    set_rng_state(state, numpy=not is_still)
     try:
         yield
     finally:
-        if now is not None:
-            set_rng_state(now)
+        set_rng_state(now, numpy=not (is_still and _rests(state)))
 
 
 @contextmanager
 def seeded(seed: int, purpose: str) -> Iterator[None]:
-    """Draw torch's numbers for one purpose of one seed for a while, then go on as if nothing had been drawn.
+    """Draw the numbers of one purpose of one seed for a while, then go on as if nothing had been drawn.
 
     Args:
         seed: The run's seed.
         purpose: What the numbers are for.
     """
     now = rng_state()
-    torch.manual_seed(derive(seed, purpose))
+    seed_everything(seed, purpose)
     try:
         yield
     finally:
@@ -111,19 +159,18 @@ def seeded(seed: int, purpose: str) -> Iterator[None]:
 
 def random_state() -> dict[str, Any]:
     """Give the state of all global generators, as tensors and plain values."""
-    numpy = np.random.get_state(legacy=False)
-    on_cpu, on_gpu = rng_state()
+    now = rng_state()
+    numpy = now.numpy
     return {
-        "torch": on_cpu,
-        "cuda": on_gpu,
+        "torch": now.torch,
+        "cuda": now.cuda,
         "numpy": [numpy["state"]["key"].tolist(), numpy["state"]["pos"], numpy["has_gauss"], numpy["gauss"]],
-        "python": random.getstate(),
+        "python": now.python,
     }
 
 
 def set_random_state(state: dict[str, Any]) -> None:
     """Set all global generators to an earlier state."""
-    set_rng_state((state["torch"], state["cuda"]))
     keys, position, has_gauss, gauss = state["numpy"]
-    np.random.set_state(("MT19937", np.array(keys, np.uint32), position, has_gauss, gauss))
-    random.setstate(state["python"])
+    numpy = ("MT19937", np.array(keys, np.uint32), position, has_gauss, gauss)
+    set_rng_state(RngState(state["torch"], state["cuda"], numpy, state["python"]))

@@ -122,19 +122,17 @@ class Rule:
         memory: list[Tensor | None] = getattr(self, name)
         spare: list[Tensor | None] = self._spare.pop(name, None) or []
         length = max([*indices, len(memory) - 1, -1]) + 1
+        olds = memory + [None] * (length - len(memory))
         spare += [None] * (length - len(spare))
+        prepared = olds.copy()
         fresh = []
-        for index in range(length):
-            old = memory[index] if index < len(memory) else None
-            if index not in indices:
-                spare[index] = old
-                continue
-            model = like[indices.index(index)]
+        for index, model in zip(indices, like, strict=True):
             new = spare[index]
-            if new is None or new is old or new.shape != model.shape or new.device != model.device:
-                spare[index] = new = torch.empty_like(model)
+            if new is None or new is olds[index] or new.shape != model.shape or new.device != model.device:
+                new = torch.empty_like(model)
+            prepared[index] = new
             fresh.append(new)
-        self.pending[name] = spare
+        self.pending[name] = prepared
         return fresh
 
     def recall(self, name: str, indices: list[int], like: list[Tensor]) -> list[Tensor | None]:

@@ -42,7 +42,8 @@ class SharpnessAware(Composed):
     """Two passes on the same batch: one to find the direction, one for the gradient that is used.
 
     Between the passes the weights climb as ``ascent`` says. BatchNorm statistics move in the clean pass only,
-    dropout draws the same masks in both, and the weights come back bit for bit, also when the closure raises.
+    dropout draws the same masks in both, as does whatever else draws from the global generators of torch, NumPy and
+    Python, and the weights come back bit for bit, also when the closure raises.
 
     Args:
         base: Makes the step with the gradient taken at the perturbed weights. Weight decay and momentum are its

@@ -14,6 +14,7 @@ from surefoot.optim._rules import Ascent, Slope, ascent_rule
 from surefoot.optim._sharpness import Common, SharpnessAware, scale_of
 from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
+from surefoot.seeding import replaying
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
@@ -108,7 +109,8 @@ class AMP(SharpnessAware):
 
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         for _ in range(self.steps - 1):
-            super()._second_pass(closure, scaler)
+            with replaying(self._now.before):  # each pass, not only the first, draws what the clean one drew
+                super()._second_pass(closure, scaler)
             self._climb_on(scale_of(scaler))
         self._start = []
         return super()._second_pass(closure, scaler)

@@ -19,7 +19,7 @@ from surefoot.optim._surprise import with_counted
 from surefoot.optim._wrapper import Wrapper
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import LossTerms
-from surefoot.seeding import generator
+from surefoot.seeding import generator, replaying
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
@@ -154,7 +154,7 @@ class ESAM(SharpnessAware):
     def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
         if not isinstance(closure, Parts) or self.gamma == 1:
             return super()._second_pass(closure, scaler)
-        with torch.no_grad():
+        with torch.no_grad(), replaying(self._now.before):  # what is drawn here is drawn again for those that are kept
             grown = self._grown(_losses(closure), 0)
         kept = self._choose(grown, self._clean[0][1])
         self._chosen = True
