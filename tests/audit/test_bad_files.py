@@ -112,8 +112,9 @@ def test_one_clear_line_and_exit_code_2(name: str, tmp_path: Path, run_command: 
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def sure(n: int, right: bool, confidence: float) -> dict[str, np.ndarray]:
-    probs = np.tile([confidence, 1 - confidence], (n, 1))
+def sure(n: int, right: bool, confidence: float, classes: int = 3) -> dict[str, np.ndarray]:
+    rest = (1 - confidence) / (classes - 1)
+    probs = np.tile([confidence, *[rest] * (classes - 1)], (n, 1))
     return {"probs": probs, "labels": np.zeros(n, int) if right else np.ones(n, int)}
 
 
@@ -122,8 +123,21 @@ ANSWERED: dict[str, tuple[dict[str, np.ndarray], str]] = {
     "all-wrong.npz": (sure(500, False, 0.9), "over-confident by 90.0 points, 95 % interval 89.3–90.0; the scores say"),
     "certain-right.npz": (sure(500, True, 1.0), "calibrated as far as 500 examples can tell: ECE 0.0 %"),
     "certain-wrong.npz": (sure(500, False, 1.0), "over-confident by 100.0 points"),
-    "one.npz": (sure(1, True, 0.9), "1 example is too few to judge calibration; accuracy 100.0 % (2.5–100.0)"),
-    "seven.npz": (sure(7, True, 0.9), "7 examples are too few to judge calibration"),
+    "two-right.npz": (
+        sure(500, True, 0.9, 2),
+        "risk is overstated by 10.0 points: mean P(class 1) 10.0 % where 0.0 % happen, 95 % interval 0.0–0.76",
+    ),
+    "two-wrong.npz": (
+        sure(500, False, 0.9, 2),
+        "risk is understated tenfold: mean P(class 1) 10.0 % where 100.0 % happen, 95 % interval 99.2–100.0",
+    ),
+    "two-certain-right.npz": (
+        sure(500, True, 1.0, 2),
+        "risk is calibrated as far as 500 examples with 0 events can tell",
+    ),
+    "two-certain-wrong.npz": (sure(500, False, 1.0, 2), "risk is understated by 100.0 points: mean P(class 1) 0.0 %"),
+    "one.npz": (sure(1, True, 0.9, 2), "1 example is too few to judge calibration; accuracy 100.0 % (2.5–100.0)"),
+    "seven.npz": (sure(7, True, 0.9, 2), "7 examples are too few to judge calibration"),
 }
 
 

@@ -109,7 +109,7 @@ def test_what_cannot_be_fitted_or_applied(tmp_path: Path, run_command: RunComman
         "calibrate a.npz --apply missing.json": "Expected a saved calibrator",
         "calibrate four.npz --apply calibrator.json": "Expected a calibrator for 4 classes",
         "calibrate a.npz --apply calibrator.json --out r.txt": "Expected --out to end in .npz, .csv, .tsv",
-        "calibrate a.npz --apply calibrator.json --out a.npz": "Expected --out to be another file",
+        "calibrate a.npz --apply calibrator.json --out a.npz": "Expected to write another file than is read",
     }.items():
         done = run_command(*words.split())
         assert done.returncode == 2, words

@@ -73,7 +73,7 @@ def test_a_fault_is_found_beside_a_calibrated_model(sharpen: float) -> None:
 
 
 def test_a_file_with_few_errors_gets_words_instead_of_an_interval(tmp_path: Path, run_command: RunCommand) -> None:
-    probs = np.tile([0.995, 0.005], (200, 1))
+    probs = np.tile([0.995, 0.003, 0.002], (200, 1))
     labels = (np.arange(200) == 7).astype(int)
     np.savez(tmp_path / "a.npz", probs=probs, labels=labels)
     (found,) = audit(tmp_path / "a.npz")

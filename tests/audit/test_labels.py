@@ -80,7 +80,7 @@ def test_what_could_be_two_things_is_asked_about(tmp_path: Path, fast: bool, run
     said = run_command("audit", "a.csv", "--labels-are", "names")
     assert [line.split()[1] for line in said.stdout.splitlines() if line.startswith("accuracy")] == ["100.0"]
     assert "labels read as class names, as you said." in said.stdout
-    assert "Next: surefoot calibrate a.csv --labels-are names" in said.stdout
+    assert "Next: surefoot calibrate HELD-OUT.csv --labels-are names" in said.stdout
 
 
 def test_the_same_in_npz_json_jsonl_and_parquet(tmp_path: Path) -> None:
