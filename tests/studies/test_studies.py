@@ -106,7 +106,7 @@ def test_an_interrupted_study_goes_on_to_the_same_table(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    end = time.monotonic() + 90
+    end = time.monotonic() + 600
     while len(list((tmp_path / "runs").glob("*/done.json"))) < 3 and time.monotonic() < end:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)
