@@ -19,7 +19,7 @@ from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.schema import LossTerms
 
 STEP = 13  # made before a run stops
-PATIENCE = 600.0  # seconds after which whatever should have happened has not
+PATIENCE = 1800.0  # seconds after which whatever should have happened has not
 
 
 class Waiting(Loss):

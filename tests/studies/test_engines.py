@@ -146,6 +146,7 @@ def cluster() -> Iterator[str]:
     """A Ray cluster on this machine, in processes of its own: its address."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'surefoot[ray]'")
     env = {**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    env["RAY_worker_niceness"] = "0"  # Ray's own 15 starves its workers on a busy machine
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), env.get("PYTHONPATH")]))
     process = subprocess.Popen(
         [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
@@ -154,7 +155,7 @@ def cluster() -> Iterator[str]:
     address = process.stdout.readline().strip()
     assert address, "the cluster did not start"
     yield address
-    process.communicate("", timeout=60)
+    process.communicate("", timeout=600)
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own
