@@ -38,11 +38,13 @@ ROWS = {
 OURS = {
     "surefoot sam": "sam",
     "surefoot csam": "csam",
-    "surefoot csam, generic path": "csam",
-    "surefoot sam, generic path": "sam",
+    "surefoot csam, low_rank": "csam",
+    "surefoot sam, low_rank": "sam",
     "surefoot looksam k=5": "looksam:k=5",
     "surefoot csam every=5": "csam:every=5",
+    "surefoot csam every=5, low_rank": "csam:every=5",
     "surefoot rst p=0.25": "rst:p=0.25",
+    "surefoot rst p=0.25, low_rank": "rst:p=0.25",
     "surefoot aesam": "aesam",
     "surefoot esam": "esam",
 }
@@ -241,18 +243,17 @@ def plain() -> Iterator[tuple[str, Callable[..., Step]]]:
 
 
 def ours() -> Iterator[tuple[str, Callable[..., Step]]]:
-    """Surefoot's, as the command line makes them, on the same SGD."""
+    """Surefoot's on the same SGD, as a user's loop has them; with ``low_rank``, as ``surefoot train`` has them."""
     from torch.nn.functional import cross_entropy
 
     from surefoot.method import parse_method
     from surefoot.optim import Parts, build_optimizer
 
-    def factory(method: str, generic: bool) -> Callable[..., Step]:
+    def factory(method: str, low_rank: bool) -> Callable[..., Step]:
         def make(model: Any, x: Any, y: Any) -> Step:
             text = f"{method}{',' if ':' in method else ':'}lr=0.01,momentum=0.9,weight_decay=0"
             optimizer = build_optimizer(parse_method(text), model)
-            if generic:
-                optimizer.low_rank = False
+            optimizer.low_rank = low_rank
             if method == "esam":  # which takes a part of the batch
                 parts = Parts(lambda part: cross_entropy(model(x[part]), y[part], reduction="none"), n=len(y))
                 return lambda: optimizer.step(parts)
@@ -261,7 +262,7 @@ def ours() -> Iterator[tuple[str, Callable[..., Step]]]:
         return make
 
     for name, method in OURS.items():
-        yield name, factory(method, "generic" in name)
+        yield name, factory(method, "low_rank" in name)
 
 
 def peers() -> Iterator[tuple[str, Callable[..., Step]]]:
