@@ -9,7 +9,7 @@ import torch
 from surefoot.losses._base import Batch
 from surefoot.optim import Parts
 from surefoot.registry import LOSSES
-from surefoot.schema import PartSpec
+from surefoot.schema import LossTerms, PartSpec
 from surefoot.seeding import replaying, rng_state, seeded
 from tests.optim.problems import batches, losses, make, net, wrappers
 
@@ -35,7 +35,7 @@ def mixed(model, x, y, draw, seen):
         lam = draw()
         seen.append(lam)
         shares = losses(model, x + 0.1 * lam, y)(part)
-        return (1 + 0.01 * lam) * shares
+        return LossTerms((1 + 0.01 * lam) * shares, log_py=-shares)
 
     return Parts(evaluate, n=len(y))
 
@@ -71,9 +71,9 @@ def test_loops_without_a_closure_draw_the_same_too(source):
     for x, y in batches(2):
         optimizer.zero_grad()
         closure = mixed(model, x, y, draw, seen)
-        optimizer.loss(model(x + closure().mean().detach()), y).backward()
+        optimizer.loss(model(x + closure().per_example.mean().detach()), y).backward()
         with optimizer.perturbed():
-            optimizer.loss(model(x + closure().mean().detach()), y).backward()
+            optimizer.loss(model(x + closure().per_example.mean().detach()), y).backward()
         optimizer.step()
     assert seen[0] == seen[1]
     assert seen[2] == seen[3]
