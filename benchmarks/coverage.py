@@ -1,9 +1,6 @@
 """How often 95 % intervals hold the truth, by simulation.
 
-A class is drawn, and K numbers x around its unit vector, a · e_y + noise. ``softmax(a · x)`` is then exactly the
-probability of each class, so these predictions are calibrated, with an accuracy that a decides. ``softmax(s · a · x)``
-is over-confident for s > 1 and under-confident for s < 1. Rows come from a pool, and labels are drawn anew for each of
-them, so that the truth is a plain sum over the pool, without an error of its own.
+``simulated.py`` says how predictions are drawn.
 
     python benchmarks/coverage.py                     # the tables of docs/metrics.md, about half an hour
     python benchmarks/coverage.py --quick             # 60 repetitions, fewer cells
@@ -13,32 +10,22 @@ them, so that the truth is a plain sum over the pool, without an error of its ow
 from __future__ import annotations
 
 import argparse
-import math
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
+from simulated import Cell, ece_of, fresh, population, signal
 from torch import Tensor
 
 from surefoot.audit.better import Pair, better_calibrated
-from surefoot.metrics import Stream, bin_index
+from surefoot.calibrators.temperature import fit_temperature
+from surefoot.metrics import Stream
 from surefoot.metrics.bootstrap import bootstrap, paired_bootstrap
 from surefoot.metrics.chance import chance
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.verdict import verdict_of_sums
-
-
-class Cell(NamedTuple):
-    """Predictions of one kind."""
-
-    n: int
-    classes: int
-    accuracy: float
-    sharpen: float
-
+from surefoot.schema import Predictions
 
 CELLS = (
     Cell(200, 2, 0.6, 1.0),
@@ -64,110 +51,9 @@ CELLS = (
 )
 QUICK = (CELLS[1], CELLS[6], CELLS[10], CELLS[15])
 SINGLE = ("accuracy", "confidence_gap", "ece", "nll", "brier", "misclassification_auroc")
+OTHERS = ("aurc", "entropy", "true_class_entropy")
 PAIRED = ("accuracy", "confidence_gap", "ece", "nll", "brier")
 ERRORS = ("ece", "debiased_ece", "smooth_ece", "classwise_ece")
-
-
-@dataclass
-class Population:
-    """Rows with the probabilities of their labels, and one prediction or several."""
-
-    truth: Tensor
-    predictions: list[Tensor]
-    steps: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Prepare to draw labels."""
-        self.steps = self.truth.cumsum(1)
-
-    def draw(self, n: int, source: torch.Generator) -> tuple[list[Tensor], Tensor]:
-        """Draw rows, and a label for each."""
-        rows = torch.randint(len(self.truth), (n,), generator=source)
-        steps = self.steps[rows]
-        at = torch.rand(n, 1, generator=source, dtype=torch.float64) * steps[:, -1:]
-        labels = torch.searchsorted(steps, at).squeeze(1).clamp(max=steps.shape[1] - 1)
-        return [probs[rows] for probs in self.predictions], labels
-
-    def value(self, name: str, which: int = 0) -> float:
-        """Give a metric's true value."""
-        return TRUTHS[name](self.truth, self.predictions[which])
-
-
-def signal(accuracy: float, pool: Tensor) -> float:
-    """Find the a that gives an accuracy."""
-    low, high = 0.0, 30.0
-    for _ in range(40):
-        a = (low + high) / 2
-        right = (a * (pool + a * _first(pool))).softmax(1).amax(1).mean().item()
-        low, high = (a, high) if right < accuracy else (low, a)
-    return (low + high) / 2
-
-
-def _first(pool: Tensor) -> Tensor:
-    hot = torch.zeros_like(pool)
-    hot[:, 0] = 1.0
-    return hot
-
-
-def population(cell: Cell, *, others: Sequence[tuple[float, float]] = ()) -> Population:
-    """Make a pool of predictions, and of other models' that see less of the same rows.
-
-    Args:
-        cell: Accuracy and sharpness of the first.
-        others: Accuracy and sharpness of each other one; its accuracy is below the first's, or the same model's.
-
-    Returns:
-        The pool; labels follow the first model's calibrated probabilities.
-    """
-    size = max(2000, min(40_000, 4_000_000 // cell.classes))
-    source = torch.Generator().manual_seed(zlib.crc32(repr(cell[1:3]).encode()))
-    noise = torch.randn(size, cell.classes, generator=source, dtype=torch.float64)
-    a = signal(cell.accuracy, noise)
-    logits = a * (noise + a * _first(noise))
-    predictions = [(cell.sharpen * logits).softmax(1)]
-    for accuracy, sharpen in others:
-        if accuracy == cell.accuracy:
-            predictions.append((sharpen * logits).softmax(1))
-            continue
-        # The same x with more noise: what is known of the class by one who sees only that.
-        b = signal(accuracy, noise)
-        more = torch.randn(size, cell.classes, generator=source, dtype=torch.float64) * math.sqrt(a * a / b / b - 1)
-        seen = (noise + a * _first(noise) + more) * (b * b / a)
-        predictions.append((sharpen * seen).softmax(1))
-    return Population(logits.softmax(1), predictions)
-
-
-def _top(truth: Tensor, probs: Tensor) -> tuple[Tensor, Tensor]:
-    confidence, label = probs.max(1)
-    return confidence, truth.gather(1, label[:, None]).squeeze(1)
-
-
-def _gap(truth: Tensor, probs: Tensor) -> float:
-    confidence, right = _top(truth, probs)
-    return (confidence - right).mean().item()
-
-
-def _ece(truth: Tensor, probs: Tensor) -> float:
-    confidence, right = _top(truth, probs)
-    return torch.bincount(bin_index(confidence, 15), confidence - right, 15).abs().sum().item() / len(probs)
-
-
-def _area(truth: Tensor, probs: Tensor) -> float:
-    confidence, right = _top(truth, probs)
-    _, order = confidence.unique(return_inverse=True)
-    hits, misses = torch.bincount(order, right), torch.bincount(order, 1 - right)
-    below = misses.cumsum(0) - misses / 2
-    return (hits @ below / hits.sum() / misses.sum()).item()
-
-
-TRUTHS: dict[str, Callable[[Tensor, Tensor], float]] = {
-    "accuracy": lambda truth, probs: _top(truth, probs)[1].mean().item(),
-    "confidence_gap": _gap,
-    "ece": _ece,
-    "nll": lambda truth, probs: -torch.xlogy(truth, probs).sum(1).mean().item(),
-    "brier": lambda truth, probs: (probs.square().sum(1) + 1 - 2 * (truth * probs).sum(1)).mean().item(),
-    "misclassification_auroc": _area,
-}
 
 
 @dataclass
@@ -196,17 +82,17 @@ class Held:
         return share + often + (f", {self.without} without estimate" if self.without else "")
 
 
-def single(cells: Sequence[Cell], repetitions: int) -> Iterator[tuple[str, ...]]:
+def single(cells: Sequence[Cell], repetitions: int, names: Sequence[str] = SINGLE) -> Iterator[tuple[str, ...]]:
     """Measure coverage of each metric alone."""
-    yield ("n", "K", "accuracy", "s", *SINGLE)
+    yield ("n", "K", "accuracy", "s", *names)
     for cell in cells:
         pool, source = population(cell), torch.Generator().manual_seed(1)
-        truths, found = {name: pool.value(name) for name in SINGLE}, {name: Held() for name in SINGLE}
+        truths, found = {name: pool.value(name) for name in names}, {name: Held() for name in names}
         for _ in range(repetitions):
             (probs,), labels = pool.draw(cell.n, source)
-            for name in SINGLE:
+            for name in names:
                 found[name].add(bootstrap(name, probs, labels), truths[name])
-        yield (*_of(cell), *(str(found[name]) for name in SINGLE))
+        yield (*_of(cell), *(str(found[name]) for name in names))
 
 
 PAIRS = (
@@ -245,6 +131,29 @@ def paired(pairs: Sequence[tuple[Cell, tuple[float, float]]], repetitions: int) 
         yield (*about, *(str(found[name]) for name in PAIRED))
 
 
+def repaired(cells: Sequence[Cell], repetitions: int) -> Iterator[tuple[str, ...]]:
+    """Measure coverage of ECE after a temperature fitted on each half of the rows and applied to the other."""
+    yield ("n", "K", "accuracy", "s", "ECE after temperature", "mean of its truth")
+    for cell in (each for each in cells if each.n >= 200 and each.accuracy <= 0.96 and each.n * each.classes <= 10**5):
+        pool, source, held, truths = population(cell), torch.Generator().manual_seed(5), Held(), 0.0
+        log_probs = pool.predictions[0].log()
+        for _ in range(repetitions):
+            rows, labels = pool.rows(cell.n, source)
+            half = torch.randint(2, (cell.n,), generator=source).bool()
+            fitted = [_temperature(log_probs[rows[side]], labels[side]) for side in (half, ~half)]
+            probs = torch.where(half[:, None], log_probs[rows] / fitted[1], log_probs[rows] / fitted[0]).softmax(1)
+            # The rows of both halves share one set of bins, so the truth mixes both temperatures within each.
+            both = torch.cat([(log_probs / each).softmax(1) for each in fitted])
+            truth = ece_of(torch.cat([pool.truth, pool.truth]), both)
+            held.add(bootstrap("ece", probs, labels), truth)
+            truths += truth / repetitions
+        yield (*_of(cell), str(held), f"{100 * truths:.1f} %")
+
+
+def _temperature(log_probs: Tensor, labels: Tensor) -> float:
+    return fit_temperature(Predictions(log_probs.numpy(), labels.numpy(), "calibration")).temperature
+
+
 HEADLINES = (
     (Cell(200, 10, 0.95, 1.0), (0.59, 1.0)),
     (Cell(1000, 10, 0.95, 1.0), (0.59, 1.0)),
@@ -276,21 +185,6 @@ def headlines(pairs: Sequence[tuple[Cell, tuple[float, float]]], repetitions: in
             found = better_calibrated(*map(verdict_of_sums, bins), bins, Pair((a, b), labels), 1.0)
             said[found.letter if found else ""] += 1
         yield (*_of_pair(cell, other), *(f"{100 * count / repetitions:.1f} %" for count in said.values()))
-
-
-def fresh(
-    cell: Cell, other: tuple[float, float], signals: tuple[float, float], source: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw examples of class 0 as two models see them, the second one through more noise.
-
-    Not from a pool: where labels are all but certain, one who sees less of a pool's rows is calibrated only nearly.
-    """
-    a, b = signals
-    seen = torch.randn(cell.n, cell.classes, generator=source, dtype=torch.float64)
-    seen[:, 0] += a
-    more = torch.randn(seen.shape, generator=source, dtype=torch.float64) * math.sqrt(max(0.0, a * a / b / b - 1))
-    first, second = cell.sharpen * a * seen, other[1] * b * b / a * (seen + more)
-    return first.softmax(1), second.softmax(1), torch.zeros(cell.n, dtype=torch.int64)
 
 
 def _bins(probs: Tensor, labels: Tensor) -> Tensor:
@@ -334,18 +228,28 @@ def show(title: str, rows: Iterator[tuple[str, ...]]) -> None:
             print(f"|{'---|' * len(row)}", flush=True)
 
 
+TABLES = ("single", "others", "repaired", "paired", "headline", "limits")
+
+
 def main() -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=300, help="per cell (default 300)")
     parser.add_argument("--quick", action="store_true", help="60 repetitions and a few cells")
-    parser.add_argument("--only", nargs="+", choices=("single", "paired", "limits", "headline"), help="these tables")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=("single", "others", "repaired", "paired", "headline", "limits"),
+        help="these tables",
+    )
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     times = 60 if chosen.quick else chosen.repetitions
     cells, pairs, heads = (QUICK, PAIRS[:2], HEADLINES[:2]) if chosen.quick else (CELLS, PAIRS, HEADLINES)
     tables: dict[str, Callable[[], Iterator[tuple[str, ...]]]] = {
         "single": lambda: single(cells, times),
+        "others": lambda: single(cells[:8], times, OTHERS),
+        "repaired": lambda: repaired(cells, times),
         "paired": lambda: paired(pairs, times),
         "headline": lambda: headlines(heads, times),
         "limits": lambda: limits(cells, times),

@@ -92,7 +92,7 @@ def test_an_error_without_interval_says_so_and_has_a_level_of_chance(name: str) 
     assert below >= 20  # 95 % of 25, less three standard deviations
     interval = bootstrap(name, probs, labels)
     assert (interval.low, interval.high, interval.kind) == (-math.inf, math.inf, "none")
-    assert "no interval of it was found that covers" in interval.note
+    assert "no interval of it is known to cover" in interval.note
     assert interval.estimate == found.estimate
     assert 0.0 in interval  # nothing is excluded
 

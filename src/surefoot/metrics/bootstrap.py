@@ -7,7 +7,7 @@ Each metric declares which ``interval`` holds the truth as often as it says, few
 - ``corrected``: of ECE; calibrated bins apart from others (``ece_interval.py``).
 - ``delong``, ``log``: of the areas under the ROC and the risk-coverage curve of confidence (``ranking_interval.py``).
 - ``percentile``: examples are drawn anew with replacement ``n_resamples`` times; quantiles of what the metric is then.
-- ``none``: no interval was found that covers. The estimate stands alone, with a note; of a calibration error
+- ``none``: no interval is known to cover. The estimate stands alone, with a note; of a calibration error
   :func:`~surefoot.metrics.chance.chance` says what chance alone gives.
 
 Asked for by name, ``percentile`` and ``basic`` (2 · estimate − quantiles) are given for any metric. Of calibration
@@ -40,7 +40,7 @@ from surefoot.seeding import generator as make_generator
 
 Kind = Literal["percentile", "basic", "auto"]
 _MANY = 10**8  # draws; above, moments of the data stand in for the data
-WHY_NONE = "no interval of it was found that covers"
+WHY_NONE = "no interval of it is known to cover"
 
 
 def bootstrap(
@@ -77,7 +77,7 @@ def bootstrap(
         >>> 0.43 < interval.low < 0.47 and 0.53 < interval.high < 0.57
         True
         >>> bootstrap("smooth_ece", probs, labels).note
-        'no interval of it was found that covers'
+        'no interval of it is known to cover'
     """
     part, source = METRICS[name], generator or make_generator(0, "bootstrap")
     options = dict(part.spec(options).options)

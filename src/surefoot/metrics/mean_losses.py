@@ -57,8 +57,8 @@ def loss(name: str, each: Tensor, right: Tensor, level: float, limits: tuple[flo
         The interval, or none where too few are wrong.
 
     Example:
-        >>> import math, torch
-        >>> loss("nll", torch.full((20,), 0.1), torch.ones(20), 0.95, (0.0, math.inf)).note
+        >>> from torch import full, ones
+        >>> loss("nll", full((20,), 0.1), ones(20), 0.95, (0.0, math.inf)).note
         'too few errors (0 of 20) for an interval'
     """
     each, right = each.double(), right.bool()
