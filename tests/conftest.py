@@ -10,12 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from surefoot.cli import main
 from surefoot.data._arrays import splits_from_arrays
 from surefoot.schema import Splits
 
 torch.set_num_threads(1)
+# How long a test takes says how busy the machine is, not whether the code is right.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 def small_arrays(n_train: int = 90, n_test: int = 60, classes: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
