@@ -32,7 +32,7 @@ def read_track(text: str) -> tuple[str, ...]:
 
     Example:
         >>> read_track("gn_sharpness:every=5")
-        ('gn_sharpness:every=5,examples=256,tol=0.01',)
+        ('gn_sharpness:every=5,examples=256,tol=0.001',)
     """
     found: dict[str, str] = {}
     for piece in split_methods(text):
