@@ -152,6 +152,6 @@ def _choose(candidates: tuple[Candidate, ...]) -> tuple[str, str]:
         return chosen.name, f"{gain}, further than any other."
     return chosen.name, (
         f"{gain}. {first.name} reaches {first.nll:.4f}, but the difference is within one standard error "
-        f"({chosen.standard_error:.4f}), and {chosen.name} has {chosen.n_parameters} parameters instead of "
+        f"({chosen.standard_error:.4f}), and {chosen.name} has fewer parameters: {chosen.n_parameters} instead of "
         f"{first.n_parameters}."
     )
