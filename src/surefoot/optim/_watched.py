@@ -45,8 +45,8 @@ class Watched(nn.Parameter):
             if torch.compiler.is_dynamo_compiling():  # a graph is not asked again when it runs: it can only say so
                 for weight in _watched([args, kwargs]):
                     weight.layer.is_used = True
-            elif func is F.linear and (layer := _linear(*args, **kwargs)) is not None:
-                return layer
+            elif func is F.linear and (outputs := _linear(*args, **kwargs)) is not None:
+                return outputs
             else:
                 for weight in _watched([args, kwargs]):
                     weight.layer.use()
