@@ -97,7 +97,7 @@ def open_npz(path: Path, group_names: tuple[str, ...], label: str | None, scores
     Raises:
         InputError: If the file cannot be read or has no such set.
     """
-    shapes = _shapes(path)
+    shapes = arrays_in(path)
     for name in (*group_names, *([label] if label else []), *scores):
         if name not in shapes:
             raise InputError(
@@ -123,7 +123,7 @@ def open_npz(path: Path, group_names: tuple[str, ...], label: str | None, scores
     return [replace(each, meaning=meaning, settled=meaning is not None, notes=notes) for each in found]
 
 
-def _shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:
+def arrays_in(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:
     """Say what arrays there are, without reading them."""
     try:
         with zipfile.ZipFile(path) as archive:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.audit._arrays import Rows
+from surefoot.audit._arrays import Rows, arrays_in
 from surefoot.audit._kind import Said
 from surefoot.audit._labels import Array
 from surefoot.audit._names import Kind, take_apart
@@ -140,18 +140,7 @@ def _kind(named: tuple[str, ...], fitted: FittedTo) -> Kind | None:
 
 
 def _arrays(path: Path) -> dict[str, tuple[int, ...]]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            found = {}
-            for name in archive.namelist():
-                if name.endswith(".npy"):
-                    with archive.open(name) as file:
-                        found[name.removesuffix(".npy")] = Rows(file, f"{path.name}:{name}").shape
-            return found
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
-        raise InputError(
-            f"Expected an .npz file, but {path.name} is cut off, damaged or none. Copy it again."
-        ) from error
+    return {name: shape for name, (shape, _) in arrays_in(path).items()}
 
 
 def _first(path: Path) -> dict[str, Sequence[Any] | Array]:

@@ -80,7 +80,6 @@ class Source:
 
     def chunks(self) -> Generator[Chunk]:
         """Read all rows, some at a time."""
-        row = 0
         with closing(self.start()) as reading:
             for raw in reading:
                 scores = self.scores(raw)
@@ -91,7 +90,6 @@ class Source:
                 if off.any():
                     self.refuse_labels(scores.shape[1])
                 yield Chunk(scores, numbers, raw.groups, raw.share)
-                row += len(numbers)
 
     def first(self) -> Raw | None:
         """Read the first rows only, as they stand in the file."""
