@@ -25,7 +25,7 @@ SCRIPT = """
 import json, sys, time
 import torch
 torch.set_num_threads(1)
-from surefoot.audit import audit
+from surefoot.auditing import audit
 def peak():
     # VmHWM, not ru_maxrss: that one starts at the peak of the process that started this one.
     with open("/proc/self/status") as status:

@@ -31,7 +31,7 @@ def slow_pair(phi: float, rho: float, n: int, draw: np.random.Generator) -> Arra
 
 
 def coverage(phi: float, rho: float, pairs: int, n: int = 120, seed: int = 0) -> dict[str, tuple[float, float]]:
-    """Give for each coefficient the share of intervals that hold the truth, and their mean width."""
+    """Return for each coefficient the share of intervals that hold the truth, and their mean width."""
     truths = {pearson: rho, spearman: 6 / math.pi * math.asin(rho / 2)}
     draw = np.random.default_rng(seed)
     held: dict[str, list[bool]] = {"pearson": [], "spearman": []}

@@ -18,7 +18,7 @@ import torch
 from simulated import Cell, ece_of, fresh, population, signal
 from torch import Tensor
 
-from surefoot.audit.better import Pair, better_calibrated
+from surefoot.auditing.better import Pair, better_calibrated
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics import Stream
 from surefoot.metrics.bootstrap import bootstrap, paired_bootstrap

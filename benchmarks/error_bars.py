@@ -28,7 +28,7 @@ from surefoot.models.mlp import mlp
 from surefoot.schema import Moment, Splits
 from surefoot.trackers import build_trackers
 from surefoot.trackers._base import Probe
-from surefoot.train.tracker import Horizon
+from surefoot.training.tracker import Horizon
 
 PROBE = 128
 ROUNDING = 2e-5

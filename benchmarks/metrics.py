@@ -60,7 +60,7 @@ class Target:
     most_seconds: float = math.inf
 
     def met(self, row: Row) -> bool:
-        """Say whether a row reaches it."""
+        """Return whether a row reaches it."""
         return row.ratio >= self.least and row.seconds <= self.most_seconds
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ def predictions(n: int, n_classes: int, seed: int = 0) -> tuple[torch.Tensor, to
 
 
 def netcal_ece(probs: torch.Tensor, labels: torch.Tensor) -> dict[str, Run]:
-    """Give netcal's ECE where it is installed, with float64 input (float32 makes it return wrong values)."""
+    """Return netcal's ECE where it is installed, with float64 input (float32 makes it return wrong values)."""
     if importlib.util.find_spec("netcal") is None:
         return {}
     from netcal.metrics import ECE

@@ -299,7 +299,7 @@ def peers() -> Iterator[tuple[str, Callable[..., Step]]]:
 
 
 def measure(row: str, options: argparse.Namespace) -> dict[str, float]:
-    """Give each contestant's median seconds per step."""
+    """Return each contestant's median seconds per step."""
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
     rounds, only = options.rounds, options.only
     steps = contestants(row, only)

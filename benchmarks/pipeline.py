@@ -46,7 +46,7 @@ def made_splits() -> Splits:
 
 
 def batches(splits: Splits, augment: Augment | None, batch_size: int) -> Callable[[int], tuple[Tensor, Tensor]]:
-    """Give a function that forms the batch of a step, as the loop does."""
+    """Return a function that forms the batch of a step, as the loop does."""
     order = torch.randperm(N_IMAGES, generator=generator(0, "order/0"))
 
     def form(step: int) -> tuple[Tensor, Tensor]:
@@ -61,7 +61,7 @@ def batches(splits: Splits, augment: Augment | None, batch_size: int) -> Callabl
 
 
 def training(splits: Splits, augment: Augment | None, batch_size: int, layout: torch.memory_format) -> Step:
-    """Give a function that makes one step and says how many seconds it took."""
+    """Return a function that makes one step and says how many seconds it took."""
     seed_everything(0)
     model = build_model(MODELS.parse("resnet20"), splits).to(memory_format=layout)
     optimizer = build_optimizer(parse_method("sgd"), model)
@@ -78,7 +78,7 @@ def training(splits: Splits, augment: Augment | None, batch_size: int, layout: t
 
 
 def forming(splits: Splits, augment: Augment | None, batch_size: int) -> Step:
-    """Give a function that forms one batch and says how many seconds it took."""
+    """Return a function that forms one batch and says how many seconds it took."""
     form = batches(splits, augment, batch_size)
 
     def step(number: int) -> float:
@@ -101,7 +101,7 @@ def contest(contestants: dict[str, Step], rounds: int, per_round: int) -> dict[s
 
 
 def augmentation_share(milliseconds: dict[str, float]) -> float:
-    """Give the part of an augmented step that augmentation takes, from the batches, which are timed more exactly."""
+    """Return the part of an augmented step that augmentation takes, from the batches, which are timed more exactly."""
     return (milliseconds["batch, augmented"] - milliseconds["batch"]) / milliseconds["step, augmented"]
 
 

@@ -54,7 +54,7 @@ class Population:
         return rows, torch.searchsorted(steps, at).squeeze(1).clamp(max=steps.shape[1] - 1)
 
     def value(self, name: str, which: int = 0) -> float:
-        """Give a metric's true value."""
+        """Return a metric's true value."""
         return TRUTHS[name](self.truth, self.predictions[which])
 
 
@@ -113,7 +113,7 @@ def _gap(truth: Tensor, probs: Tensor) -> float:
 
 
 def ece_of(truth: Tensor, probs: Tensor) -> float:
-    """Give the true ECE of predictions in 15 bins."""
+    """Return the true ECE of predictions in 15 bins."""
     confidence, right = _top(truth, probs)
     return torch.bincount(bin_index(confidence, 15), confidence - right, 15).abs().sum().item() / len(probs)
 

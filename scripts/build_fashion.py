@@ -32,7 +32,7 @@ def read_idx(path: Path, header: int) -> Bytes:
 
 
 def take(labels: Bytes, skip: int, count: int) -> NDArray[np.intp]:
-    """Give the positions of the images ``skip … skip + count`` of each class, in the original order."""
+    """Return the positions of the images ``skip … skip + count`` of each class, in the original order."""
     chosen = [np.flatnonzero(labels == label)[skip : skip + count] for label in range(10)]
     return np.sort(np.concatenate(chosen))
 

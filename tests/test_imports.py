@@ -18,14 +18,14 @@ LAYERS = {
         *("imported", "method", "__init__"),
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
-    2: {"ensembles", "train", "records"},
-    3: {"trackers", "evaluate", "experiment", "certificate", "audit", "shift"},
+    2: {"ensembles", "training", "records"},
+    3: {"trackers", "evaluate", "experiment", "certificate", "auditing", "shift"},
     4: {"studies", "report"},
     5: {"cli", "serve", "integrations", "__main__"},
 }
 SIDEWAYS = {
-    ("train", "records"),
-    ("train", "ensembles"),
+    ("training", "records"),
+    ("training", "ensembles"),
     ("experiment", "trackers"),
     ("experiment", "evaluate"),
     ("trackers", "certificate"),
@@ -84,10 +84,10 @@ def test_imports_go_downward(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("metrics/x.py", "from surefoot.train.loop import fit"),
+        ("metrics/x.py", "from surefoot.training.loop import fit"),
         ("optim/x.py", "from surefoot.losses.cross_entropy import CrossEntropy"),
-        ("train/x.py", "def f():\n    from surefoot.trackers import quality"),
-        ("records/x.py", "import surefoot.train.loop"),
+        ("training/x.py", "def f():\n    from surefoot.trackers import quality"),
+        ("records/x.py", "import surefoot.training.loop"),
         ("report/x.py", "from surefoot.studies import compare"),
         ("schema.py", "from surefoot import data"),
     ],

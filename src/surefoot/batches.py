@@ -13,7 +13,7 @@ from surefoot.errors import InputError
 
 
 def count_batches(n_examples: int, size: int) -> int:
-    """Say how many batches there are: ⌈n / size⌉, but none of a single example unless one is what was asked for.
+    """Return how many batches there are: ⌈n / size⌉, but none of a single example unless one is what was asked for.
 
     BatchNorm cannot use a single example. It is only in question in batches of two, where an odd one joins two others.
 
@@ -38,7 +38,7 @@ def count_batches(n_examples: int, size: int) -> int:
 
 
 def nth_batch(index: int, n_examples: int, n_batches: int) -> slice:
-    """Say which examples make one of the batches; where one more is needed, it goes to evenly spread ones.
+    """Return which examples make one of the batches; where one more is needed, it goes to evenly spread ones.
 
     Args:
         index: Which batch, from 0.

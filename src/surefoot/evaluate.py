@@ -65,7 +65,7 @@ def _score(predictions: Predictions, calibrator: str | None) -> Iterator[dict[st
 
 
 def _beside_constant(predictions: Predictions, common: int) -> dict[str, Any]:
-    """Give the accuracy of always saying one class, by how much the network leads, and that lead's standard error.
+    """Return the accuracy of always saying one class, by how much the network leads, and that lead's standard error.
 
     Both answer the same examples, so the error is that of a mean of paired differences of −1, 0 and 1.
     """

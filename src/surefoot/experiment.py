@@ -27,13 +27,13 @@ from surefoot.registry import DATA, LOSSES, TRACKERS
 from surefoot.schema import SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Split, Splits, Tracking
 from surefoot.seeding import derive, generator, seed_everything
 from surefoot.trackers import build_trackers
-from surefoot.train import Trainee, fit, predict_together
-from surefoot.train.checkpoint import load_checkpoint, load_checkpoints
-from surefoot.train.eigenbasis import join_basis
-from surefoot.train.loop import Progress, horizon
-from surefoot.train.panel import Panel
-from surefoot.train.schedule import make_schedule
-from surefoot.train.tracker import Horizon
+from surefoot.training import Trainee, fit, predict_together
+from surefoot.training.checkpoint import load_checkpoint, load_checkpoints
+from surefoot.training.eigenbasis import join_basis
+from surefoot.training.loop import Progress, horizon
+from surefoot.training.panel import Panel
+from surefoot.training.schedule import make_schedule
+from surefoot.training.tracker import Horizon
 
 # Part of every run's id. It rises whenever the same spec comes to train to other weights, so that a folder from before
 # is not taken for the run of today: 2 since the batches of an epoch are of one size.
@@ -152,7 +152,7 @@ def run(
 
 
 def is_tracked(folder: RunFolder, tracking: Tracking) -> bool:
-    """Say whether a folder's run, if there is one, measures all that is asked for."""
+    """Return whether a folder's run, if there is one, measures all that is asked for."""
     return folder.run_id is None or folder.tracking.covers(tracking)
 
 
@@ -244,7 +244,7 @@ def _measure_checkpoint(
 
 
 def _seed(spec: RunSpec, member: int) -> int:
-    """Give the seed of one training; the first one's is the run's own."""
+    """Return the seed of one training; the first one's is the run's own."""
     return derive(spec.seed, f"member/{member}") if member else spec.seed
 
 

@@ -16,7 +16,7 @@ IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?::(.*))?", re.DOTALL)
 
 
 def is_import_path(name: str) -> bool:
-    """Say whether a name, without options, is that of a user's own part.
+    """Return whether a name, without options, is that of a user's own part.
 
     Example:
         >>> is_import_path("mypkg.nets:make_net"), is_import_path("mypkg.nets"), is_import_path("npz:photos.npz")

@@ -193,7 +193,7 @@ class Registry:
         return iter(sorted(self._parts.values(), key=lambda part: part.name))
 
     def __contains__(self, name: str) -> bool:
-        """Say whether the name is registered."""
+        """Return whether the name is registered."""
         self.load()
         return name in self._parts
 

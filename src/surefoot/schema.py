@@ -283,7 +283,7 @@ class Tracking:
             )
 
     def covers(self, other: Tracking) -> bool:
-        """Say whether whoever asked for the other has all of it here."""
+        """Return whether whoever asked for the other has all of it here."""
         return set(other.trackers) <= set(self.trackers) and (not other.trackers or other.budget == self.budget)
 
     def joined(self, other: Tracking) -> Tracking:

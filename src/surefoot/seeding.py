@@ -38,7 +38,7 @@ class RngState(NamedTuple):
 
 
 def derive(seed: int, purpose: str) -> int:
-    """Give the sub-seed of ``seed`` that belongs to ``purpose``.
+    """Return the sub-seed of ``seed`` that belongs to ``purpose``.
 
     Args:
         seed: The run's seed.
@@ -82,7 +82,7 @@ def seed_everything(seed: int, purpose: str = "global") -> None:
 
 
 def rng_state(since: RngState | None = None) -> RngState:
-    """Give the state of all global generators: what a model or a closure draws may come from any of them.
+    """Return the state of all global generators: what a model or a closure draws may come from any of them.
 
     Args:
         since: An earlier state. Where nothing has been drawn from NumPy since, its part is the same object.
@@ -103,7 +103,7 @@ def _words() -> bytes:
 
 
 def _rests(since: RngState) -> bool:
-    """Say whether nothing has been drawn from NumPy since a state, as far as words can tell."""
+    """Return whether nothing has been drawn from NumPy since a state, as far as words can tell."""
     return bool(since.words) and not since.numpy["has_gauss"] and _words() == since.words
 
 
@@ -158,7 +158,7 @@ def seeded(seed: int, purpose: str) -> Iterator[None]:
 
 
 def random_state() -> dict[str, Any]:
-    """Give the state of all global generators, as tensors and plain values."""
+    """Return the state of all global generators, as tensors and plain values."""
     now = rng_state()
     numpy = now.numpy
     return {

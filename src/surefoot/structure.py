@@ -76,7 +76,7 @@ def rough_part(model: nn.Module) -> str:
 
 
 def _untouched(module: nn.Module) -> bool:
-    """Say whether a module has no hooks, no attribute that hides a method, and the forward that its class came with."""
+    """Tell if a module has no hooks, no attribute that hides a method, and the forward that its class came with."""
     owner = next(cls for cls in type(module).__mro__ if "forward" in vars(cls))
     made, given = (str(getattr(thing, "__module__", "")).partition(".")[0] for thing in (owner, vars(owner)["forward"]))
     hidden = any(hasattr(type(module), name) for name in vars(module))
@@ -84,5 +84,5 @@ def _untouched(module: nn.Module) -> bool:
 
 
 def _hooked_globally() -> bool:
-    """Say whether there are hooks that run for every module."""
+    """Return whether there are hooks that run for every module."""
     return any(getattr(torch_module, f"_global{name}", None) for name in HOOKS)

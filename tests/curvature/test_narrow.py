@@ -16,7 +16,7 @@ from surefoot.curvature.narrow import NarrowSearch, is_wide
 from surefoot.curvature.objective import cross_entropy
 from surefoot.curvature.operator import Operator
 from surefoot.curvature.sharpness import Sharpness
-from surefoot.train.checkpoint import load_checkpoint, save_checkpoint
+from surefoot.training.checkpoint import load_checkpoint, save_checkpoint
 
 
 def wide(seed: int, n: int = 400, fan_in: int = 400, fan_out: int = 12) -> tuple[nn.Module, Tensor, Tensor]:

@@ -27,7 +27,7 @@ from surefoot.registry import AUGMENTATIONS
 from surefoot.schema import RunSpec, Splits
 from surefoot.seeding import generator
 from surefoot.studies.compare import make_spec
-from surefoot.train import fit
+from surefoot.training import fit
 from tests.conftest import RunCommand
 from tests.oracles import augment as slow
 from tests.runs import content

@@ -30,9 +30,9 @@ from surefoot.registry import LOSSES, MODELS, OPTIMIZERS
 from surefoot.schema import RunSpec, Split, Splits
 from surefoot.seeding import generator
 from surefoot.studies.compare import make_spec
-from surefoot.train import Trainee, fit
-from surefoot.train.eigenbasis import join_basis
-from surefoot.train.schedule import make_schedule
+from surefoot.training import Trainee, fit
+from surefoot.training.eigenbasis import join_basis
+from surefoot.training.schedule import make_schedule
 from tests.losses.cases import NAMES, added, make
 from tests.oracles import losses as oracle
 from tests.runs import content

@@ -11,7 +11,7 @@ from surefoot.losses.cross_entropy import CrossEntropy
 from surefoot.optim import Parts
 from surefoot.optim.bulk import BulkSGD, DomSGD
 from surefoot.schema import Split
-from surefoot.train.eigenbasis import TrainingBasis, join_basis
+from surefoot.training.eigenbasis import TrainingBasis, join_basis
 from tests.optim.problems import Quadratic, batches, losses, make, mlp, net, train, weights
 
 E2 = torch.tensor([[0.0], [1.0]], dtype=torch.float64)

@@ -14,7 +14,7 @@ from torch.optim import lr_scheduler
 from surefoot.errors import InputError
 from surefoot.optim import Parts
 from surefoot.optim._wrapper import OWN_STATE
-from surefoot.train.checkpoint import pack, unpack
+from surefoot.training.checkpoint import pack, unpack
 from tests.optim.problems import assert_same, batches, losses, make, names, net, train, weights, wrappers
 
 # At ρ = 0 the method is its base: exactly, or up to rounding where two equal gradients are mixed.
@@ -86,7 +86,7 @@ def test_resuming_is_as_if_nothing_had_happened(name, tmp_path):
 SCRIPT = """
 import json, sys, torch
 from safetensors.torch import load_file
-from surefoot.train.checkpoint import unpack
+from surefoot.training.checkpoint import unpack
 from tests.optim.problems import batches, make, net, train, weights
 folder, name = sys.argv[1], sys.argv[2]
 torch.set_num_threads(1)

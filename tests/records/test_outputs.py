@@ -13,7 +13,7 @@ from surefoot.errors import InputError
 from surefoot.experiment import run
 from surefoot.records import check_output, find_runs
 from surefoot.studies.compare import make_spec
-from tests.audit.made import made
+from tests.auditing.made import made
 from tests.conftest import RunCommand
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surefoot.audit import audit, compare_audits
+from surefoot.auditing import audit, compare_audits
 from surefoot.report.audit_page import write_audit_page
-from tests.audit.made import made
+from tests.auditing.made import made
 from tests.report.browser import drawn_page
 from tests.report.test_page import NASTY, figures, read
 

@@ -18,7 +18,7 @@ from surefoot.registry import TRACKERS
 from surefoot.schema import Moment, Tracking
 from surefoot.studies.compare import make_spec
 from surefoot.trackers import PRESETS, read_track
-from surefoot.train.tracker import Horizon
+from surefoot.training.tracker import Horizon
 
 NAMES = [part.name for part in TRACKERS]
 OF_LOGITS = ("quality", "objective", "margins", "step_facts", "tce")

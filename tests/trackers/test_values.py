@@ -18,7 +18,7 @@ from surefoot.optim import build_optimizer
 from surefoot.schema import Moment, Splits
 from surefoot.trackers import build_trackers
 from surefoot.trackers._base import Probe
-from surefoot.train.tracker import Horizon
+from surefoot.training.tracker import Horizon
 
 HORIZON = Horizon(100, 10, 16)
 

@@ -50,7 +50,7 @@ class Calibrator(ABC):
     @staticmethod
     @abstractmethod
     def repair(values: Any, logits: Tensor) -> Tensor:
-        """Give calibrated logits: their softmax are the calibrated probabilities.
+        """Return calibrated logits: their softmax are the calibrated probabilities.
 
         Args:
             values: Holds the fields of the calibrator as attributes, arrays as tensors.
@@ -73,7 +73,7 @@ class Calibrator(ABC):
         return Predictions(repaired, predictions.labels, predictions.split, fitted_on=self.fitted_on)
 
     def logits(self, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Give calibrated logits of the same type, computed in float64."""
+        """Return calibrated logits of the same type, computed in float64."""
         values = SimpleNamespace(**{key: _tensor(value) for key, value in self._fields().items()})
         repaired = np.empty(logits.shape, logits.dtype if logits.dtype.kind == "f" else np.float64)
         rows = max(1, _ROWS_AT_ONCE // logits.shape[1])
@@ -83,7 +83,7 @@ class Calibrator(ABC):
         return repaired
 
     def probs(self, logits: np.ndarray[Any, Any]) -> Array:
-        """Give calibrated probabilities in float64."""
+        """Return calibrated probabilities in float64."""
         repaired = torch.from_numpy(self.logits(np.asarray(logits, np.float64)))
         result: Array = repaired.softmax(1).numpy()
         return result
@@ -96,7 +96,7 @@ class Calibrator(ABC):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
 
     def __eq__(self, other: object) -> bool:
-        """Say whether another calibrator does the same, number for number."""
+        """Return whether another calibrator does the same, number for number."""
         if type(self) is not type(other):
             return False
         mine, theirs = self._fields(), other._fields()
@@ -218,12 +218,12 @@ class Head(nn.Module):
                 setattr(self, key, value)
 
     def forward(self, logits: Tensor) -> Tensor:
-        """Give calibrated logits in the type of the logits; float64 inside, as when they are repaired as arrays."""
+        """Return calibrated logits in the type of the logits; float64 inside, as when they are repaired as arrays."""
         return self._repair(self, logits.double()).to(logits.dtype)
 
 
 def check_fitting_data(predictions: Predictions) -> tuple[Tensor, Tensor]:
-    """Give logits, as they are, and labels to fit on, or refuse them.
+    """Return logits, as they are, and labels to fit on, or refuse them.
 
     Args:
         predictions: Of the calibration split.

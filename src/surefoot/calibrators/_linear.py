@@ -75,7 +75,7 @@ class _Problem:
         return torch.addcmul(bias, self._x, weight) if self._diagonal else torch.addmm(bias, self._x, weight.T)
 
     def _back(self, residual: Tensor) -> Tensor:
-        """Give the gradient with respect to W and b of a loss with this gradient with respect to the scores."""
+        """Return the gradient with respect to W and b of a loss with this gradient with respect to the scores."""
         weight = (residual * self._x).sum(0) if self._diagonal else (residual.T @ self._x).flatten()
         return torch.cat([weight, residual.sum(0)]) / len(self._x)
 

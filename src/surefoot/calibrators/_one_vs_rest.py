@@ -9,7 +9,7 @@ from surefoot.errors import OptionError
 
 
 def log_odds(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Give log p_k and log(1 − p_k) of every class, both exact where p_k is next to 1.
+    """Return log p_k and log(1 − p_k) of every class, both exact where p_k is next to 1.
 
     Args:
         logits: Shape ``(n, classes)``.
@@ -62,7 +62,7 @@ def share_out_logits(log_odds_of_classes: Tensor) -> Tensor:
 
 
 def default_smoothing(smoothing: float | None, n: int) -> float:
-    """Give 1 / (n + 1), one uniform example among n, unless told otherwise.
+    """Return 1 / (n + 1), one uniform example among n, unless told otherwise.
 
     Args:
         smoothing: What was asked for.

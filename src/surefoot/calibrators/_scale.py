@@ -73,7 +73,7 @@ class _Search:
         return math.exp(u)
 
     def _derivatives(self, beta: float, exact: bool, known: float | None) -> tuple[float, float]:
-        """Give the first and second derivative of the NLL with respect to β; the second as it is, where known."""
+        """Return the first and second derivative of the NLL with respect to β; the second as it is, where known."""
         first = second = 0.0
         rows = max(1, _CHUNK // self._logits.shape[1])
         for start in range(0, len(self._logits), rows):

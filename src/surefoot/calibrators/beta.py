@@ -39,7 +39,7 @@ class Beta(Calibrator):
 
 
 def beta_logit(log_p: Tensor, log_q: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """Give a log s − b log(1 − s) + c."""
+    """Return a log s − b log(1 − s) + c."""
     return a * log_p - b * log_q + c
 
 

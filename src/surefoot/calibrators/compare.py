@@ -96,7 +96,7 @@ def compare_calibrators(
 def _out_of_fold(
     fit: Callable[[Predictions], Calibrator], predictions: Predictions, folds: list[np.ndarray[Any, Any]]
 ) -> tuple[Array, int]:
-    """Give each example's probabilities from the calibrator that has not seen it."""
+    """Return each example's probabilities from the calibrator that has not seen it."""
     probs = np.empty(predictions.logits.shape)
     for fold in folds:
         rest = np.delete(np.arange(len(probs)), fold)

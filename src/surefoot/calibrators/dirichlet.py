@@ -44,7 +44,7 @@ def _log_probs(logits: Tensor) -> Tensor:
 
 
 def odir_penalty(weight: Tensor, bias: Tensor, *, odir: float, mu: float, normalised: bool = False) -> Tensor:
-    """Give λ Σ W_ij² over i ≠ j plus μ Σ b_i².
+    """Return λ Σ W_ij² over i ≠ j plus μ Σ b_i².
 
     Args:
         weight: W, shape ``(classes, classes)``.

@@ -28,5 +28,5 @@ class Unchanged(Calibrator):
 
     @staticmethod
     def repair(values: Any, logits: Tensor) -> Tensor:
-        """Give the logits back."""
+        """Return the logits back."""
         return logits

@@ -39,7 +39,7 @@ class Platt(Calibrator):
 
 
 def smoothed_targets(positive: Tensor) -> Tensor:
-    """Give (N₊ + 1) / (N₊ + 2) for positives and 1 / (N₋ + 2) for the others.
+    """Return (N₊ + 1) / (N₊ + 2) for positives and 1 / (N₋ + 2) for the others.
 
     Args:
         positive: Booleans, shape ``(n,)``.

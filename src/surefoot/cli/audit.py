@@ -17,8 +17,8 @@ from surefoot.cli.next_step import next_steps
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
-    from surefoot.audit.apply import Applied
-    from surefoot.audit.calibrate import Fitted
+    from surefoot.auditing.apply import Applied
+    from surefoot.auditing.calibrate import Fitted
 
 IsLogits = Annotated[
     bool | None,
@@ -66,15 +66,15 @@ def audit(
     page: Annotated[bool, typer.Option("--page/--no-page", help="Write the page.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a file of predictions can be trusted, with error bars, and what would repair it.
+    """Return whether a file of predictions can be trusted, with error bars, and what would repair it.
 
     Two files with predictions for the same examples are compared, example by example.
 
     Example: [bold]surefoot audit predictions.npz --group hospital[/bold]
     """
-    from surefoot.audit import audit as run_audit
-    from surefoot.audit import compare_audits
-    from surefoot.audit.told_apart import told_apart
+    from surefoot.auditing import audit as run_audit
+    from surefoot.auditing import compare_audits
+    from surefoot.auditing.told_apart import told_apart
     from surefoot.cli.progress import reading
 
     _one_thread()
@@ -119,7 +119,7 @@ def _told(
     is_logits: bool | None, percent: bool, scores: list[str] | None, labels: str | None, labels_are: str | None
 ) -> dict[str, Any]:
     """Gather what was said about the file, as the library takes it."""
-    from surefoot.audit._labels import check_meaning
+    from surefoot.auditing._labels import check_meaning
 
     if percent and is_logits is not None:
         raise InputError("Expected one of --logits, --probs and --percent, but got two. Leave one out.")
@@ -130,7 +130,7 @@ def _told(
 
 def _check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
     """Refuse a page in the place of predictions, before the long work starts."""
-    from surefoot.audit.files import SUFFIXES, files_of
+    from surefoot.auditing.files import SUFFIXES, files_of
     from surefoot.records import check_output
 
     check_output(page, [each for path in files for each in files_of(path, labels)])
@@ -143,7 +143,7 @@ def _check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
 
 def _stem(files: Sequence[Path]) -> str:
     """Name what is written after the files, so that a comparison does not take the place of another page."""
-    from surefoot.audit.told_apart import told_apart
+    from surefoot.auditing.told_apart import told_apart
 
     names = [name.removesuffix(".gz").rpartition(".")[0] for name in told_apart(files)]
     return "-".join(name.replace("/", "-") for name in dict.fromkeys(names))
@@ -212,10 +212,10 @@ def calibrate(
     Example: [bold]surefoot calibrate validation.npz[/bold], then
     [bold]surefoot calibrate test.npz --apply calibrator.json --out repaired.npz[/bold]
     """
-    from surefoot.audit.apply import apply
-    from surefoot.audit.calibrate import calibrate as fit
-    from surefoot.audit.calibrate import check_saving
-    from surefoot.audit.files import files_of
+    from surefoot.auditing.apply import apply
+    from surefoot.auditing.calibrate import calibrate as fit
+    from surefoot.auditing.calibrate import check_saving
+    from surefoot.auditing.files import files_of
     from surefoot.cli.progress import reading
     from surefoot.records import check_output
 
@@ -269,7 +269,7 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
     if as_json:
-        from surefoot.audit.result import plain
+        from surefoot.auditing.result import plain
 
         print(json.dumps({**plain(dataclasses.asdict(applied)), "written": str(written)}, indent=2, ensure_ascii=False))
         return

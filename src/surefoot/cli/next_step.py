@@ -63,6 +63,6 @@ def held_out_beside(path: Path) -> Path | None:
 
 
 def _ending(path: Path) -> str:
-    """Give the ending that says the format, with ``.gz`` where it follows."""
+    """Return the ending that says the format, with ``.gz`` where it follows."""
     packed = ".gz" if path.suffix.lower() == ".gz" else ""
     return (path.with_suffix("") if packed else path).suffix + packed

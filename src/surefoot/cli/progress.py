@@ -72,7 +72,7 @@ class _Display:
         return f"{self.finished}/{len(self.weights)} done, {len(self.running)} running{failed}"
 
     def _left(self) -> str:
-        """Say how long the rest takes if it goes on like this; nothing while there is nothing to go by."""
+        """Return how long the rest takes if it goes on like this; nothing while there is nothing to go by."""
         made = self._work() - self.found
         rest = sum(self.weights.values()) - self._work()
         if made <= 0 or rest <= 0:

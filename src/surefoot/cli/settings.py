@@ -124,7 +124,7 @@ def spread(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def _fields(group: Any) -> Iterator[inspect.Parameter]:
-    """Give a dataclass's fields as parameters."""
+    """Return a dataclass's fields as parameters."""
     hints = get_type_hints(group, include_extras=True)
     for field in dataclasses.fields(group):
         yield inspect.Parameter(

@@ -38,7 +38,7 @@ class Layer:
 
 
 def is_chain(model: nn.Module) -> bool:
-    """Say whether the model is a sequence of flattening, linear layers (each used once, untied) and activations.
+    """Return whether the model is a sequence of flattening, linear layers (each used once, untied) and activations.
 
     It must also run as such, see :func:`~surefoot.structure.sequence`, and have no other weights. Ask again before
     every use: hooks may have come since.
@@ -71,7 +71,7 @@ def is_chain(model: nn.Module) -> bool:
 
 
 def modules_of(model: nn.Module) -> list[nn.Module]:
-    """Give the modules of a chain in the order in which they act.
+    """Return the modules of a chain in the order in which they act.
 
     Raises:
         InputError: If the model does not run as a sequence.
@@ -93,7 +93,7 @@ def split(model: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:
 
 
 def entering(model: nn.Module, inputs: Tensor) -> Tensor:
-    """Give what arrives at a chain's first linear layer, shape ``(n, fan_in)``."""
+    """Return what arrives at a chain's first linear layer, shape ``(n, fan_in)``."""
     before, _ = split(model)
     with still(before), torch.no_grad():
         arrived: Tensor = before(inputs)
@@ -101,12 +101,12 @@ def entering(model: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def is_trained(weight: Tensor | None) -> bool:
-    """Say whether there is such a weight or bias, and it is not frozen."""
+    """Return whether there is such a weight or bias, and it is not frozen."""
     return weight is not None and weight.requires_grad
 
 
 def _derivatives(module: nn.Module, hidden: Tensor, bends: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Give an elementwise activation's value, slope and, where asked for, second derivative."""
+    """Return an elementwise activation's value, slope and, where asked for, second derivative."""
     with torch.enable_grad():
         leaf = hidden.detach().requires_grad_()
         out = module(leaf.clone())  # a clone, for activations that work in place
@@ -184,7 +184,7 @@ def forward(found: list[Layer], moves: list[Tensor]) -> Tensor:
 
 
 def row_gram(layer: Layer, known: Tensor | None = None) -> Tensor:
-    """Give the factor of the layer's kernel that comes from its inputs, ``(n, n)``: x xᵀ (weights) + 1 (biases).
+    """Return the factor of the layer's kernel that comes from its inputs, ``(n, n)``: x xᵀ (weights) + 1 (biases).
 
     Args:
         layer: The layer.
@@ -203,7 +203,7 @@ def row_gram(layer: Layer, known: Tensor | None = None) -> Tensor:
 
 
 def pull(model: nn.Module, found: list[Layer], cotangent: Tensor) -> Tensor:
-    """Give Jᵀ cotangent as a flat vector in the order of the trainable weights.
+    """Return Jᵀ cotangent as a flat vector in the order of the trainable weights.
 
     Args:
         model: The chain.

@@ -94,7 +94,7 @@ class ChainMatrix(Operator):
         return self._flat(images[::-1])
 
     def _forward(self, parts: list[Part]) -> tuple[list[Tensor | None], list[Tensor]]:
-        """Give how the inputs and the outputs of every layer move; those of the first layer enter unmoved."""
+        """Return how the inputs and the outputs of every layer move; those of the first layer enter unmoved."""
         entering: list[Tensor | None] = [None]
         leaving: list[Tensor] = []
         for layer, (weight, bias) in zip(self._found, parts, strict=True):
@@ -122,5 +122,5 @@ class ChainMatrix(Operator):
 
 
 def _bent(layer: Layer, after: Layer, delta: Tensor) -> Tensor | None:
-    """Give the activation's second derivative times the gradient that arrives there; None where it is straight."""
+    """Return the activation's second derivative times the gradient that arrives there; None where it is straight."""
     return None if layer.bend is None else layer.bend * (delta @ after.linear.weight.detach())

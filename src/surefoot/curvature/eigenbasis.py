@@ -56,7 +56,7 @@ class TopEigenbasis:
         self.last: Eigen | None = None
 
     def __call__(self) -> Tensor:
-        """Give the basis at the weights as they are now.
+        """Return the basis at the weights as they are now.
 
         Returns:
             Orthonormal columns, shape ``(d, k)``, in the order of ``model.parameters()`` without frozen ones.

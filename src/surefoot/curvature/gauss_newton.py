@@ -190,7 +190,7 @@ def fastest_form(model: nn.Module, inputs: Tensor, labels: Tensor, *, rows: int 
 
 
 def _seconds(operator: Operator) -> float:
-    """Give the least time of three products."""
+    """Return the least time of three products."""
     v = torch.ones(operator.shape[0], dtype=operator.dtype, device=operator.device)
     laps = []
     for _ in range(3):
@@ -201,7 +201,7 @@ def _seconds(operator: Operator) -> float:
 
 
 def is_forward_exact(model: nn.Module, inputs: Tensor, labels: Tensor) -> bool:
-    """Say whether forward mode gives the product that two backward passes give.
+    """Return whether forward mode gives the product that two backward passes give.
 
     It puts tangents in the place of registered weights: it fails where an operation has no such rule, and misses what
     reaches a weight by another way, such as a list of one's own.

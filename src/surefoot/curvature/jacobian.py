@@ -13,7 +13,7 @@ from surefoot.curvature.objective import Weights, still, substituted
 
 
 def jacobian_grams(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tensor:
-    r"""Give :math:`J_i J_i^\top` of every example, exactly.
+    r"""Return :math:`J_i J_i^\top` of every example, exactly.
 
     A chain of linear layers is done layer by layer, for about one gradient in all:
     :math:`\sum_l (\|x_i^l\|^2 + 1)\, \delta_i^l \delta_i^{l\top}`. Any other model takes one Jacobian per example; that
@@ -89,7 +89,7 @@ def _layerwise(model: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def jacobian_norms(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tensor:
-    r"""Give the operator norm :math:`\|J_\theta(x_i)\|` of each example; its maximum is C_J.
+    r"""Return the operator norm :math:`\|J_\theta(x_i)\|` of each example; its maximum is C_J.
 
     Args:
         model: Any module.

@@ -65,13 +65,13 @@ class LogitGram(Operator):
         self._grams = [row_gram(layer, gram) for layer, gram in zip(self._layers, known, strict=True)]
 
     def root(self, u: Tensor) -> Tensor:
-        """Give S u for logit-space rows: p^½ ∘ u − p (p^½ · u), or √(2/K) u for MSE."""
+        """Return S u for logit-space rows: p^½ ∘ u − p (p^½ · u), or √(2/K) u for MSE."""
         if self._roots is None:
             return u * math.sqrt(2 / u.shape[-1])
         return self._roots * (u - self._roots * (self._roots * u).sum(-1, keepdim=True))
 
     def root_transposed(self, w: Tensor) -> Tensor:
-        """Give Sᵀ w for logit-space rows: p^½ ∘ w − p^½ (p · w)."""
+        """Return Sᵀ w for logit-space rows: p^½ ∘ w − p^½ (p · w)."""
         if self._roots is None:
             return w * math.sqrt(2 / w.shape[-1])
         return self._roots * (w - (self._roots.square() * w).sum(-1, keepdim=True))
@@ -96,11 +96,11 @@ class LogitGram(Operator):
         return unit
 
     def cross(self, others: Tensor) -> Tensor:
-        """Give the inner products of other inputs with the probe's, as the first layer sees them, ``(m, n)``."""
+        """Return the inner products of other inputs with the probe's, as the first layer sees them, ``(m, n)``."""
         return entering(self._model, others) @ self._layers[0].inputs.T
 
     def rayleigh(self, u: Tensor, value: float, others: Tensor, cross: Tensor) -> float:
-        r"""Give :math:`v^\top A v / v^\top v` on other examples, with v = Jᵀ S u never formed.
+        r"""Return :math:`v^\top A v / v^\top v` on other examples, with v = Jᵀ S u never formed.
 
         J of the others times Jᵀ of the probe is, layer by layer, the inner products of what enters both times the
         cotangents that arrive; and v·v = n λ u·u.
@@ -129,7 +129,7 @@ class LogitGram(Operator):
         return ((moved * pushed).sum() / len(others) / (self._n * value * u.square().sum())).item()
 
     def start(self, labels: Tensor) -> Tensor:
-        """Give a first vector for Lanczos: the residuals p − y of the examples, which pull back to the gradient.
+        """Return a first vector for Lanczos: the residuals p − y of the examples, which pull back to the gradient.
 
         Args:
             labels: Shape ``(n,)``.

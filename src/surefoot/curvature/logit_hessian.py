@@ -34,7 +34,7 @@ def softmax_product(probs: Tensor, v: Tensor) -> Tensor:
 
 
 def logit_gradient(loss: LossFunction, logits: Tensor, labels: Tensor, n: int) -> Tensor:
-    """Give ∂L/∂z of a chunk.
+    """Return ∂L/∂z of a chunk.
 
     Args:
         loss: One value per example, or ``LossTerms``.
@@ -51,7 +51,7 @@ def logit_gradient(loss: LossFunction, logits: Tensor, labels: Tensor, n: int) -
 
 
 def logit_product(loss: LossFunction, logits: Tensor, labels: Tensor, n: int) -> LogitProduct:
-    r"""Give the map :math:`v \mapsto \tfrac1n H_z v` of a chunk, ``H_z`` being block-diagonal over examples.
+    r"""Return the map :math:`v \mapsto \tfrac1n H_z v` of a chunk, ``H_z`` being block-diagonal over examples.
 
     Cross-entropy and the squared error have it in closed form (label smoothing has cross-entropy's); any other loss
     is differentiated twice in its logits. Losses that are not convex there (focal loss, entropy penalty) give a

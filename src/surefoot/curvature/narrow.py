@@ -48,7 +48,7 @@ class Narrowly:
 
 
 def is_wide(model: nn.Module, inputs: Tensor) -> bool:
-    """Say whether a narrow search pays: a chain with a trainable first layer that sees many directions of many rows.
+    """Return whether a narrow search pays: a chain with a trainable first layer that sees many directions of many rows.
 
     Args:
         model: Any module.
@@ -171,7 +171,7 @@ class NarrowSearch:
         self._project()
 
     def state_dict(self) -> dict[str, Tensor | None]:
-        """Give basis and vectors."""
+        """Return basis and vectors."""
         return {"basis": self.basis, "kept": self.kept}
 
     def load_state_dict(self, state: dict[str, Tensor | None]) -> None:

@@ -18,12 +18,12 @@ LossFunction = Callable[[Tensor, Tensor], Tensor | LossTerms]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Give −log p_y of each example."""
+    """Return −log p_y of each example."""
     return F.cross_entropy(logits, labels, reduction="none")
 
 
 def mse(logits: Tensor, labels: Tensor) -> Tensor:
-    """Give (1/K) Σ_k (z_k − 1[k = y])² of each example: squared error on raw logits."""
+    """Return (1/K) Σ_k (z_k − 1[k = y])² of each example: squared error on raw logits."""
     return (logits - F.one_hot(labels, logits.shape[-1]).to(logits)).square().mean(-1)
 
 
@@ -85,7 +85,7 @@ class Weights:
         return [piece.view_as(p) for piece, p in pieces]
 
     def pull(self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor], *, create_graph: bool = False) -> Tensor:
-        """Give Σ cotangentᵀ ∂output/∂weights as a flat vector, keeping the graph for the next time."""
+        """Return Σ cotangentᵀ ∂output/∂weights as a flat vector, keeping the graph for the next time."""
         live = [(out, c) for out, c in zip(outputs, cotangents, strict=True) if out.requires_grad]
         if not live:
             return torch.zeros(self.d, dtype=self.dtype, device=self.device)

@@ -54,7 +54,7 @@ class Operator(ABC):
         return self._product(v)
 
     def dense(self) -> Tensor:
-        """Give the whole matrix, by ``d`` products; for small ``d``."""
+        """Return the whole matrix, by ``d`` products; for small ``d``."""
         return self @ torch.eye(self.shape[0], dtype=self.dtype, device=self.device)
 
 

@@ -36,7 +36,7 @@ class Caution:
     least: float
 
     def bar(self, value: float, estimate: float, residual: float, tol: float) -> float:
-        """Give the error to report of a value that was searched to a relative tolerance."""
+        """Return the error to report of a value that was searched to a relative tolerance."""
         return max(min(self.safety * estimate, self.cap * residual), self.least * tol * abs(value))
 
 

@@ -170,7 +170,7 @@ class Sharpness:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what the next search starts from: vectors, and the directions of a narrow search."""
+        """Return what the next search starts from: vectors, and the directions of a narrow search."""
         if self._restored is not None:
             return self._restored
         vector = None if self._logit_start is not None else self._start

@@ -21,7 +21,7 @@ class Readable(Protocol):
     """An array, or whatever reads rows when they are asked for."""
 
     def __getitem__(self, rows: Array, /) -> Array:
-        """Give these rows."""
+        """Return these rows."""
 
 
 def splits_from_arrays(
@@ -113,7 +113,7 @@ def splits_from_rows(
 def relabel(
     splits: Splits, labels: Array, *, origin: str, names: Sequence[SplitName] = ("train", "calibration")
 ) -> Splits:
-    """Give examples of the published training part other labels; the division stays as it is.
+    """Return examples of the published training part other labels; the division stays as it is.
 
     Args:
         splits: A data set whose rows are known.

@@ -39,7 +39,7 @@ DEFAULT = Division()
 
 
 def divide(labels: Mapping[SplitName, Array], division: Division = DEFAULT) -> dict[SplitName, Rows]:
-    """Say which rows of the published data make each split.
+    """Return which rows of the published data make each split.
 
     Args:
         labels: Of the published parts: train, test and, where there is one, calibration.

@@ -13,7 +13,7 @@ from surefoot.errors import InputError
 
 
 def is_archive(path: Path) -> bool:
-    """Say whether a file is to be unpacked, by its name."""
+    """Return whether a file is to be unpacked, by its name."""
     return path.name.endswith((".tar", ".tar.gz", ".tgz", ".zip"))
 
 

@@ -65,7 +65,7 @@ def noisy(
 
 
 def transitions(kind: str, rate: float, class_names: tuple[str, ...]) -> Tensor:
-    """Give the chance T[i, j] that class i is labelled j.
+    """Return the chance T[i, j] that class i is labelled j.
 
     Args:
         kind: ``sym``, ``pairflip`` or ``asym``.

@@ -31,7 +31,7 @@ SYNTHETIC: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {"uniform": 
 
 
 def strange_pixels(name: str, familiar: Tensor, own: Splits, generator: torch.Generator) -> Tensor:
-    """Give pictures of another kind, in the size and with the channels of the familiar ones.
+    """Return pictures of another kind, in the size and with the channels of the familiar ones.
 
     Args:
         name: ``uniform``, ``shuffled``, or any data set of pictures, of which test examples are drawn.

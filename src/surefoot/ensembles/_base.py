@@ -94,7 +94,7 @@ class Ensemble:
         return loss
 
     def factor(self, shape: Shape, step: int, course: Course) -> float:
-        """Give the factor of the learning rate at a step.
+        """Return the factor of the learning rate at a step.
 
         Args:
             shape: Of the schedule that was asked for.
@@ -132,7 +132,7 @@ class Ensemble:
         yield
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what is remembered beside the members."""
+        """Return what is remembered beside the members."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any], members: list[Weights]) -> None:

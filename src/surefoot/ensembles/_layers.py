@@ -76,7 +76,7 @@ def replace_weighted(model: nn.Module, make: Callable[[Weighted], nn.Module], wh
 
 
 def fans(layer: Weighted) -> tuple[int, int]:
-    """Give the number of inputs and outputs of a layer: features, or channels."""
+    """Return the number of inputs and outputs of a layer: features, or channels."""
     if isinstance(layer, nn.Linear):
         return layer.in_features, layer.out_features
     return layer.in_channels, layer.out_channels

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def log_mean_probs(logits: Tensor) -> Tensor:
-    r"""Give :math:`\log \frac1M \sum_m \mathrm{softmax}(z_m)`, whose softmax is the mean probability itself.
+    r"""Return :math:`\log \frac1M \sum_m \mathrm{softmax}(z_m)`, whose softmax is the mean probability itself.
 
     Args:
         logits: Of M members or samples, shape ``(M, n, classes)``.

@@ -35,7 +35,7 @@ class Around(Loss):
         return self.inner.passes
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the inner loss of logits and labels."""
+        """Return the inner loss of logits and labels."""
         terms: LossTerms = self.inner(logits, labels)
         return terms
 
@@ -57,7 +57,7 @@ class Around(Loss):
 
 
 def innermost(loss: Loss) -> Loss:
-    """Give the method's own loss, which logits and labels determine."""
+    """Return the method's own loss, which logits and labels determine."""
     while isinstance(loss, Around):
         loss = loss.inner
     return loss
@@ -85,7 +85,7 @@ class OfMembers(Around):
         return self.inner.passes * (self.members if self.sharing == "repeat" else 1)
 
     def prepare(self, model: nn.Module, batch: Batch, scene: Scene) -> Batch:
-        """Give each example to all members, or to one; then let the inner loss draw for the pairs."""
+        """Return each example to all members, or to one; then let the inner loss draw for the pairs."""
         n = len(batch)
         if self.sharing == "repeat":
             batch = batch[torch.arange(n, device=batch.labels.device).repeat(self.members)]
@@ -113,7 +113,7 @@ class Posterior(Drawing):
 
     @abstractmethod
     def kl(self) -> Tensor:
-        """Give KL(posterior ‖ prior) in nats, a scalar."""
+        """Return KL(posterior ‖ prior) in nats, a scalar."""
 
 
 def total_kl(model: nn.Module) -> Tensor:
@@ -179,6 +179,6 @@ def refuse_looking_inside(loss: Loss, what: str) -> None:
 
 
 def is_of_logits(loss: Loss) -> bool:
-    """Say whether a loss is a function of logits and labels and of nothing else."""
+    """Return whether a loss is a function of logits and labels and of nothing else."""
     hooks = ("attach", "prepare", "evaluate", "observe")
     return all(getattr(type(loss), hook) is getattr(Loss, hook) for hook in hooks)

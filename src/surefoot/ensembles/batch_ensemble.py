@@ -27,7 +27,7 @@ class Turn:
     member: Tensor | None = None
 
     def of(self, rows: int) -> Tensor:
-        """Give the members of a batch.
+        """Return the members of a batch.
 
         Args:
             rows: Its size.
@@ -73,11 +73,11 @@ class MemberLayer(nn.Module):
         }
 
     def factors(self, member: Tensor) -> tuple[Tensor, Tensor]:
-        """Give r and s of each row."""
+        """Return r and s of each row."""
         return self.r[member], self.s[member]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the outputs, each row as its member computes them."""
+        """Return the outputs, each row as its member computes them."""
         member = self.turn.of(len(x))
         r, s = self.factors(member)
         y: Tensor = self.layer(x * beside(r, x, self.layer))
@@ -112,7 +112,7 @@ class SharedByMembers(nn.Module):
             self.turn.member = before
 
     def members(self, inputs: Tensor) -> Tensor:
-        """Give the logits of all members, in one pass over the repeated batch.
+        """Return the logits of all members, in one pass over the repeated batch.
 
         Args:
             inputs: Shape ``(n, …)``.
@@ -127,7 +127,7 @@ class SharedByMembers(nn.Module):
         return logits.view(m, n, *logits.shape[1:])
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Give the log of the members' mean probability."""
+        """Return the log of the members' mean probability."""
         return log_mean_probs(self.members(inputs))
 
 
@@ -226,7 +226,7 @@ class SharedNetwork(Ensemble):
         refuse_other_heads(loss, "batch_ensemble")
 
     def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Give every layer factors for every member."""
+        """Return every layer factors for every member."""
         return BatchEnsemble(
             model, self.n_members, init=self.init, std=self.std, fast_lr=self.fast_lr, generator=generator
         )

@@ -21,7 +21,7 @@ PriorMean = Literal["tied", "zero"]
 
 
 def inverse_softplus(value: float) -> float:
-    """Give the number whose softplus is ``value``.
+    """Return the number whose softplus is ``value``.
 
     Example:
         >>> round(inverse_softplus(1e-3), 6)
@@ -31,7 +31,7 @@ def inverse_softplus(value: float) -> float:
 
 
 def gaussian_kl(distance: Tensor, std: Tensor, prior_std: float) -> Tensor:
-    r"""Give KL(N(μ, s²) ‖ N(μ₀, σ²)) = log(σ/s) + (s² + (μ − μ₀)²)/(2σ²) − ½, coordinate by coordinate.
+    r"""Return KL(N(μ, s²) ‖ N(μ₀, σ²)) = log(σ/s) + (s² + (μ − μ₀)²)/(2σ²) − ½, coordinate by coordinate.
 
     Args:
         distance: μ − μ₀.
@@ -82,7 +82,7 @@ class Flipout(Posterior):
         }
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the outputs at μ, or at what is drawn."""
+        """Return the outputs at μ, or at what is drawn."""
         mean: Tensor = self.layer(x)
         if not self.is_drawing:
             return mean
@@ -97,7 +97,7 @@ class Flipout(Posterior):
         return out
 
     def kl(self) -> Tensor:
-        """Give the divergence from the prior."""
+        """Return the divergence from the prior."""
         mu = self.layer.weight
         distance = torch.zeros_like(mu) if self.prior_mean == "tied" else mu
         return gaussian_kl(distance, F.softplus(self.rho), self.prior_std).sum()
@@ -110,7 +110,7 @@ def _signs(x: Tensor, features: int) -> Tensor:
 def mean_field(
     model: nn.Module, *, std: float = 1e-3, prior_std: float = 0.1, prior_mean: PriorMean = "tied"
 ) -> nn.Module:
-    """Give a network a Gaussian posterior over the weights of its linear layers and convolutions.
+    """Return a network a Gaussian posterior over the weights of its linear layers and convolutions.
 
     Minimise the mean loss plus ``total_kl(model) / n_train``, and predict with
     :func:`~surefoot.ensembles.sample_predict`. Biases and BatchNorm stay as they are.
@@ -162,7 +162,7 @@ class MeanField(Sampled):
         refuse_looking_inside(loss, "vi")
 
     def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Give the layers a posterior."""
+        """Return the layers a posterior."""
         return mean_field(model, std=self.std, prior_std=self.prior_std, prior_mean=self.prior_mean)
 
     def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:

@@ -50,7 +50,7 @@ class MIMO(nn.Module):
         self.network = model
 
     def members(self, inputs: Tensor) -> Tensor:
-        """Give each member's logits for an input of its own.
+        """Return each member's logits for an input of its own.
 
         Args:
             inputs: Shape ``(n, M, …)``. In training these are M independent shuffles of the batch, and the loss is

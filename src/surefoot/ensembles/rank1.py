@@ -64,7 +64,7 @@ class RankOneLayer(MemberLayer, Posterior):
         return factor.clamp(-LIMIT, LIMIT)
 
     def kl(self) -> Tensor:
-        """Give the divergence from N(1, prior_std²), summed over members."""
+        """Return the divergence from N(1, prior_std²), summed over members."""
         pairs = (self.r, self.r_rho), (self.s, self.s_rho)
         return torch.stack([gaussian_kl(mu - 1, F.softplus(rho), self.prior_std).sum() for mu, rho in pairs]).sum()
 
@@ -136,7 +136,7 @@ class RankOne(Sampled):
         refuse_other_heads(loss, "rank1")
 
     def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Give every layer a posterior over factors for every member."""
+        """Return every layer a posterior over factors for every member."""
         return Rank1(model, self.n_members, init=self.init, prior_std=self.prior_std, generator=generator)
 
     def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:

@@ -40,11 +40,11 @@ class SWA(Kept):
         self.n = 0
 
     def first_epoch(self, course: Course) -> int:
-        """Give the epoch, counted from 1, behind which the first weights are taken."""
+        """Return the epoch, counted from 1, behind which the first weights are taken."""
         return max(1, round(self.start * course.epochs))
 
     def factor(self, shape: Shape, step: int, course: Course) -> float:
-        """Give the learning rate's factor, which changes from epoch to epoch."""
+        """Return the learning rate's factor, which changes from epoch to epoch."""
         t = step // course.steps_per_epoch / self.first_epoch(course)
         return 1 - (1 - self.lr) * min(1.0, max(0.0, (t - 0.5) / 0.4))
 
@@ -68,7 +68,7 @@ class SWA(Kept):
         put(own, model)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give how many weights the mean is of."""
+        """Return how many weights the mean is of."""
         return {"n": self.n}
 
     def load_state_dict(self, state: dict[str, Any], members: list[Weights]) -> None:

@@ -45,7 +45,7 @@ class Batch:
         return Batch(self.inputs[part], self.labels[part], self.indices[part], drawn)
 
     def draw(self, name: str) -> Tensor:
-        """Give what was drawn for each example under a name.
+        """Return what was drawn for each example under a name.
 
         Args:
             name: Of the drawn quantity.
@@ -94,7 +94,7 @@ class Loss(nn.Module):
 
     @abstractmethod
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the loss of each example and of the batch, or as much of it as logits and labels determine.
+        """Return the loss of each example and of the batch, or as much of it as logits and labels determine.
 
         Args:
             logits: Shape ``(n, classes)``.
@@ -167,7 +167,7 @@ class Loss(nn.Module):
 
 
 def true_class(log_probs: Tensor, labels: Tensor) -> Tensor:
-    """Give each example's entry of its true class.
+    """Return each example's entry of its true class.
 
     Args:
         log_probs: Log-probabilities, or logits, shape ``(n, classes)``.

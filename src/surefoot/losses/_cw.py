@@ -15,7 +15,7 @@ START = 1.0  # the first weight of the margin
 def smallest_change(
     model: nn.Module, inputs: Tensor, labels: Tensor, box: InputRange, *, steps: int, searches: int
 ) -> Tensor:
-    """Give the l2 length of the smallest change found that makes each prediction wrong, in eval mode.
+    """Return the l2 length of the smallest change found that makes each prediction wrong, in eval mode.
 
     Adam lowers ‖δ‖² + c·max(m(x + δ), 0) from δ = 0, with x + δ brought back into the inputs' range after every step.
     The search is repeated with another c for each example: ten times as large until the attack succeeds, then halving

@@ -66,7 +66,7 @@ class Adaptor(nn.Module):
         self.out = nn.Sequential(norm(width), nn.ReLU())
 
     def forward(self, features: Tensor) -> Tensor:
-        """Give one unit vector per example."""
+        """Return one unit vector per example."""
         adapted = self.out(features + self.branch(features))
         pooled = adapted.mean((2, 3)) if adapted.ndim == 4 else adapted
         return F.normalize(pooled, dim=1)
@@ -113,11 +113,11 @@ class TwoHeads(nn.Module):
         self.register_buffer("share", torch.tensor(share))
 
     def heads(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the logits of both heads."""
+        """Return the logits of both heads."""
         features = self.trunk(inputs)
         return self.head(features), self.adaptor(features) @ self.frame
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Give the mixed logits."""
+        """Return the mixed logits."""
         own, fixed = self.heads(inputs)
         return self.share * own + (1 - self.share) * fixed

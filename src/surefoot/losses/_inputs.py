@@ -17,7 +17,7 @@ GRADIENT_PASSES = 1.5  # what an input gradient and its double backward add to a
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
-    """Give each example's margin z_y − max_{j≠y} z_j.
+    """Return each example's margin z_y − max_{j≠y} z_j.
 
     Args:
         logits: Shape ``(n, classes)``.
@@ -91,7 +91,7 @@ class InputRange(nn.Module):
         return x.detach()
 
     def margin_gradient(self, logits: Tensor, labels: Tensor, inputs: Tensor, *, create_graph: bool = True) -> Tensor:
-        """Give the gradient of each example's margin with respect to its own input, the runner-up held fixed.
+        """Return the gradient of each example's margin with respect to its own input, the runner-up held fixed.
 
         With BatchNorm in training mode an example's margin depends on the other examples; what is given is then
         the gradient of the sum of all margins.
@@ -110,7 +110,7 @@ class InputRange(nn.Module):
 
 
 def kl(logits: Tensor, others: Tensor) -> Tensor:
-    """Give KL(p ‖ q) of each row, for p and q the softmax of two sets of logits.
+    """Return KL(p ‖ q) of each row, for p and q the softmax of two sets of logits.
 
     Example:
         >>> kl(torch.zeros(1, 2), torch.zeros(1, 2))

@@ -33,7 +33,7 @@ def with_partners(batch: Batch, generator: torch.Generator, **weights: Tensor) -
 
 
 def mix(first: Tensor, second: Tensor, share: Tensor) -> Tensor:
-    """Give share·first + (1 − share)·second, row by row.
+    """Return share·first + (1 − share)·second, row by row.
 
     Args:
         first: Shape ``(n, …)``.

@@ -56,7 +56,7 @@ class ACLS(Loss):
         self.shift_invariant = shift_invariant
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the regularised cross-entropy of each example; the regulariser does not look at the label."""
+        """Return the regularised cross-entropy of each example; the regulariser does not look at the label."""
         top, predicted = logits.max(-1)
         lead = top - logits.amin(-1) if self.shift_invariant else top
         behind = (top.detach()[:, None] - logits - self.margin).relu().square()

@@ -54,7 +54,7 @@ class AdaFocal(Loss):
         self.register_buffer("edges", torch.linspace(0, 1, bins + 1))
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the focal or inverse focal loss of each example."""
+        """Return the focal or inverse focal loss of each example."""
         log_py = true_class(logits.log_softmax(-1), labels)
         gamma = self.gammas[self._bin(log_py.detach().exp())].to(logits.dtype)
         base = torch.where(gamma > 0, -torch.expm1(log_py), 1 + log_py.exp())

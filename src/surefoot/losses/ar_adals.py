@@ -91,7 +91,7 @@ class ARAdaLS(Loss):
         return model
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the cross-entropy, without smoothing: the group is not known here."""
+        """Return the cross-entropy, without smoothing: the group is not known here."""
         return smoothed(logits, labels, 0.0)
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
@@ -116,7 +116,7 @@ class ARAdaLS(Loss):
         self.q = follow(self.q, mean_gap.to(self.q), self.rate, self.n_classes)
 
     def distances(self, model: nn.Module, split: Split) -> Tensor:
-        """Give how far each input must move until the decision changes, as this loss finds it; on the CPU."""
+        """Return how far each input must move until the decision changes, as this loss finds it; on the CPU."""
         if self.attack == "radius":
             return _in_chunks(robust_radius, model, split)
         attack = partial(smallest_change, box=self.range, steps=self.steps, searches=self.searches)
@@ -124,7 +124,7 @@ class ARAdaLS(Loss):
 
 
 def smoothing_of(q: Tensor, n_classes: int) -> Tensor:
-    """Give the smoothing (1 − q)·K/(K − 1) that leaves the true class with probability q.
+    """Return the smoothing (1 − q)·K/(K − 1) that leaves the true class with probability q.
 
     Example:
         >>> smoothing_of(torch.tensor(0.9), 3)
@@ -144,7 +144,7 @@ def follow(q: Tensor, gap: Tensor, rate: float, n_classes: int) -> Tensor:
 
 
 def divide(values: Tensor, groups: int) -> Tensor:
-    """Give each value's group when they are ranked and divided into groups of equal size.
+    """Return each value's group when they are ranked and divided into groups of equal size.
 
     Example:
         >>> divide(torch.tensor([0.3, -1.0, 0.2, 5.0]), 2)
@@ -155,7 +155,7 @@ def divide(values: Tensor, groups: int) -> Tensor:
 
 
 def robust_radius(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Give m/‖∇ₓm‖₂ of every example, in eval mode.
+    """Return m/‖∇ₓm‖₂ of every example, in eval mode.
 
     Args:
         model: A classifier.

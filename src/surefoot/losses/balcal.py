@@ -46,11 +46,11 @@ class BalCAL(Loss):
         return TwoHeads(model, splits.train.inputs[:2], splits.n_classes, self.share, generator)
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the cross-entropy of the mixed logits."""
+        """Return the cross-entropy of the mixed logits."""
         return cross_entropy(logits, labels)
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
-        """Give the balanced loss of each example."""
+        """Return the balanced loss of each example."""
         if not isinstance(model, TwoHeads):
             raise InputError(
                 f"Expected a network with two heads, but got {type(model).__name__}. Train what loss.attach() gave."
@@ -74,7 +74,7 @@ class BalCAL(Loss):
 
 
 def class_balance(labels: Tensor, n_classes: int) -> Tensor:
-    """Give E_k = √((n / classes in the batch) / count_k), 1 for absent classes.
+    """Return E_k = √((n / classes in the batch) / count_k), 1 for absent classes.
 
     Example:
         >>> class_balance(torch.tensor([0, 2, 1, 1]), 3)

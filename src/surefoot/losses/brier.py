@@ -20,7 +20,7 @@ class Brier(Loss):
     """
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the squared distance of each example's probabilities to its one-hot label."""
+        """Return the squared distance of each example's probabilities to its one-hot label."""
         log_probs = logits.log_softmax(-1)
         squared = (log_probs.exp() - F.one_hot(labels, logits.shape[-1])).square()
         return LossTerms(squared.sum(-1), log_py=true_class(log_probs, labels))

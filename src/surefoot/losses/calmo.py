@@ -68,11 +68,11 @@ class CalMO(Loss):
         return model
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the cross-entropy, the part that logits determine."""
+        """Return the cross-entropy, the part that logits determine."""
         return cross_entropy(logits, labels)
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
-        """Give all three parts for each example."""
+        """Return all three parts for each example."""
         will_differentiate = torch.is_grad_enabled()
         inputs, labels = batch.inputs, batch.labels
         with torch.enable_grad():

@@ -41,7 +41,7 @@ class CPC(Loss):
         self.w1, self.w2, self.form = w1, w2, form
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the constrained cross-entropy of each example.
+        """Return the constrained cross-entropy of each example.
 
         Raises:
             InputError: If there are only two classes.
@@ -58,14 +58,14 @@ class CPC(Loss):
 
 
 def bdc(logits: Tensor, labels: Tensor) -> Tensor:
-    """Give each example's binary discrimination constraint, the mean of softplus(z_j − z_y) over j ≠ y."""
+    """Return each example's binary discrimination constraint, the mean of softplus(z_j − z_y) over j ≠ y."""
     others = 1 - F.one_hot(labels, logits.shape[-1])
     losing = F.softplus(logits - true_class(logits, labels)[:, None])
     return (losing * others).sum(-1) / (logits.shape[-1] - 1)
 
 
 def bec(logits: Tensor, labels: Tensor) -> Tensor:
-    """Give each example's binary exclusion constraint: the mean of softplus(z_a − z_b) over ordered a ≠ b, both ≠ y.
+    """Return each example's binary exclusion constraint: the mean of softplus(z_a − z_b) over ordered a ≠ b, both ≠ y.
 
     Memory grows as n·K².
     """

@@ -52,17 +52,17 @@ class CRL(Loss):
         return model
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the cross-entropy, which is all there is without histories."""
+        """Return the cross-entropy, which is all there is without histories."""
         return cross_entropy(logits, labels)
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
-        """Give the cross-entropy of each example and the ranking penalty of the batch."""
+        """Return the cross-entropy of each example and the ranking penalty of the batch."""
         logits = model(batch.inputs)
         ranking = ranking_penalty(self._confidence(logits), self.history(batch.indices).to(logits.dtype))
         return self(logits, batch.labels)._replace(penalty=self.weight * ranking), logits
 
     def history(self, indices: Tensor) -> Tensor:
-        """Give c in [0, 1], each example's normalised count; 0 for all while all counts are equal and full."""
+        """Return c in [0, 1], each example's normalised count; 0 for all while all counts are equal and full."""
         lowest = self.counts.min()
         span = self.epochs.clamp(min=1) - lowest
         return (self.counts[indices] - lowest) / span.clamp(min=1)
@@ -84,7 +84,7 @@ class CRL(Loss):
 
 
 def ranking_penalty(confidence: Tensor, history: Tensor) -> Tensor:
-    """Give the mean hinge over neighbouring pairs.
+    """Return the mean hinge over neighbouring pairs.
 
     Args:
         confidence: κ, shape ``(n,)``.

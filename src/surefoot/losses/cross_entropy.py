@@ -20,12 +20,12 @@ class CrossEntropy(Loss):
     """
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give −log p_y of each example."""
+        """Return −log p_y of each example."""
         return cross_entropy(logits, labels)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> LossTerms:
-    """Give −log p_y of each example, for the losses that start from it."""
+    """Return −log p_y of each example, for the losses that start from it."""
     per_example = F.cross_entropy(logits, labels, reduction="none")
     return LossTerms(per_example, log_py=-per_example)
 

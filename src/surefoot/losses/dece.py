@@ -15,7 +15,7 @@ from surefoot.schema import LossTerms
 def dece_of(
     logits: Tensor, labels: Tensor, *, bins: int = 15, sharpness: float = 100.0, temperature: float = 0.01
 ) -> Tensor:
-    """Give Σ_b |Σ_i q_ib (a_i − conf_i)|/N with soft bins q and soft correctness a.
+    """Return Σ_b |Σ_i q_ib (a_i − conf_i)|/N with soft bins q and soft correctness a.
 
     Everything is smooth and can be differentiated twice.
 
@@ -70,7 +70,7 @@ class DECE(Loss):
         self.weight, self.bins, self.sharpness, self.temperature = weight, bins, sharpness, temperature
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the cross-entropy of each example and the calibration error of the batch."""
+        """Return the cross-entropy of each example and the calibration error of the batch."""
         error = dece_of(logits, labels, bins=self.bins, sharpness=self.sharpness, temperature=self.temperature)
         return cross_entropy(logits, labels)._replace(penalty=self.weight * error)
 

@@ -35,7 +35,7 @@ class DualFocal(Loss):
         self.gamma = gamma
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the dual focal loss of each example."""
+        """Return the dual focal loss of each example."""
         log_probs = logits.log_softmax(-1)
         log_py = true_class(log_probs, labels)
         after = log_probs < log_py[:, None]

@@ -39,7 +39,7 @@ class EntropyPenalty(Loss):
         self.beta, self.hinge, self.over = beta, hinge, over
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the penalised cross-entropy of each example."""
+        """Return the penalised cross-entropy of each example."""
         log_probs = logits.log_softmax(-1)
         h = entropy_of(log_probs)
         if self.over == "mean":
@@ -50,7 +50,7 @@ class EntropyPenalty(Loss):
 
 
 def entropy_of(log_probs: Tensor) -> Tensor:
-    """Give −Σ_k p_k log p_k of each row.
+    """Return −Σ_k p_k log p_k of each row.
 
     Args:
         log_probs: Finite log-probabilities, shape ``(n, classes)``.

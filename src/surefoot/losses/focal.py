@@ -12,7 +12,7 @@ from surefoot.schema import LossTerms
 
 
 def focal_of(log_py: Tensor, gamma: float | Tensor) -> Tensor:
-    """Give −(1 − p_y)^γ log p_y.
+    """Return −(1 − p_y)^γ log p_y.
 
     Args:
         log_py: log p(true class) of each example.
@@ -48,7 +48,7 @@ class Focal(Loss):
         self.gamma = gamma
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the focal loss of each example."""
+        """Return the focal loss of each example."""
         log_py = true_class(logits.log_softmax(-1), labels)
         return LossTerms(focal_of(log_py, self.gamma), log_py=log_py)
 
@@ -83,7 +83,7 @@ class FLSD(Loss):
         self.low, self.high, self.threshold = low, high, threshold
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the focal loss of each example, with its own γ."""
+        """Return the focal loss of each example, with its own γ."""
         log_py = true_class(logits.log_softmax(-1), labels)
         gamma = torch.where(log_py.detach().exp() < self.threshold, self.low, self.high).to(logits.dtype)
         return LossTerms(focal_of(log_py, gamma), log_py=log_py)

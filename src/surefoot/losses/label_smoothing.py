@@ -29,12 +29,12 @@ class LabelSmoothing(Loss):
         self.alpha = alpha
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the smoothed cross-entropy of each example."""
+        """Return the smoothed cross-entropy of each example."""
         return smoothed(logits, labels, self.alpha)
 
 
 def smoothed(logits: Tensor, labels: Tensor, alpha: float | Tensor) -> LossTerms:
-    """Give the cross-entropy towards softened labels.
+    """Return the cross-entropy towards softened labels.
 
     Args:
         logits: Shape ``(n, classes)``.

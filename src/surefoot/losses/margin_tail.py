@@ -93,7 +93,7 @@ class MarginTail(Loss):
         return model
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the loss for clean margins and without smoothness: all that logits determine."""
+        """Return the loss for clean margins and without smoothness: all that logits determine."""
         terms = cross_entropy(logits, labels)
         return terms if self._is_warming_up else self._with_tail(terms, margins(logits, labels), logits.shape[-1])
 
@@ -136,7 +136,7 @@ class MarginTail(Loss):
         return Batch(batch.inputs, batch.labels, batch.indices, {**batch.drawn, "direction": direction})
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
-        """Give cross-entropy, tail and smoothness."""
+        """Return cross-entropy, tail and smoothness."""
         if self._is_warming_up:
             return super().evaluate(model, batch)
         will_differentiate = torch.is_grad_enabled()
@@ -156,7 +156,7 @@ class MarginTail(Loss):
         return terms, logits
 
     def _elsewhere(self, model: nn.Module, batch: Batch, before: RngState) -> Tensor | None:
-        """Give the logits where the attack leads, or a little off in the drawn direction, if they are needed."""
+        """Return the logits where the attack leads, or a little off in the drawn direction, if they are needed."""
         if self._needs_difference:
             found = batch.inputs + H * self.range.unit * batch.draw("direction")
         elif self._needs_attack:
@@ -193,7 +193,7 @@ class MarginTail(Loss):
 
 
 def tail_of(m: Tensor, n_classes: int, form: Form = "softplus", floor: float = -2.0) -> Tensor:
-    """Give R of each margin, for the forms that have one per example.
+    """Return R of each margin, for the forms that have one per example.
 
     Args:
         m: Margins.
@@ -218,7 +218,7 @@ def tail_of(m: Tensor, n_classes: int, form: Form = "softplus", floor: float = -
 
 
 def log_moment(m: Tensor) -> Tensor:
-    """Give log mean e^{−m}.
+    """Return log mean e^{−m}.
 
     Example:
         >>> log_moment(torch.tensor([1.0, 1.0]))
@@ -228,7 +228,7 @@ def log_moment(m: Tensor) -> Tensor:
 
 
 def l2_norm(grad: Tensor) -> Tensor:
-    """Give each row's 2-norm, with a slope of 0 where the row is 0."""
+    """Return each row's 2-norm, with a slope of 0 where the row is 0."""
     squared = grad.square().sum(1)
     return torch.where(squared > 0, squared.clamp(min=torch.finfo(grad.dtype).tiny).sqrt(), 0.0)
 

@@ -43,7 +43,7 @@ class MbLS(Loss):
         self.alpha, self.margin, self.over = alpha, margin, over
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the penalised cross-entropy of each example."""
+        """Return the penalised cross-entropy of each example."""
         excess = (logits.amax(-1, keepdim=True) - logits - self.margin).relu()
         penalty = excess.mean(-1) if self.over == "mean" else excess.sum(-1)
         log_py = true_class(logits.log_softmax(-1), labels)

@@ -38,7 +38,7 @@ class MDCA(Loss):
         self.beta, self.gamma, self.classes = beta, gamma, classes
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the focal loss of each example and the penalty of the batch."""
+        """Return the focal loss of each example and the penalty of the batch."""
         log_probs = logits.log_softmax(-1)
         log_py = true_class(log_probs, labels)
         difference = mdca_of if self.classes == "all" else dca_of
@@ -46,7 +46,7 @@ class MDCA(Loss):
 
 
 def mdca_of(probs: Tensor, labels: Tensor) -> Tensor:
-    """Give (1/K) Σ_k |mean_i p_ik − mean_i 1[y_i = k]|.
+    """Return (1/K) Σ_k |mean_i p_ik − mean_i 1[y_i = k]|.
 
     Example:
         >>> from torch import tensor
@@ -58,7 +58,7 @@ def mdca_of(probs: Tensor, labels: Tensor) -> Tensor:
 
 
 def dca_of(probs: Tensor, labels: Tensor) -> Tensor:
-    """Give |mean confidence − accuracy| of the predicted classes."""
+    """Return |mean confidence − accuracy| of the predicted classes."""
     conf, predicted = probs.max(-1)
     return (conf.mean() - (predicted == labels).to(probs.dtype).mean()).abs()
 

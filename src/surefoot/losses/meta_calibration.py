@@ -81,13 +81,13 @@ class MetaCalibration(Loss):
         return model
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the cross-entropy towards the labels as they are softened now."""
+        """Return the cross-entropy towards the labels as they are softened now."""
         log_probs = logits.log_softmax(-1)
         soft = soft_labels(self.amount, self.target, logits.shape[-1])[labels].to(logits.dtype)
         return LossTerms(-(soft * log_probs).sum(-1), log_py=true_class(log_probs, labels))
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
-        """Give the cross-entropy, and the last layer's penalty where that is what is learned."""
+        """Return the cross-entropy, and the last layer's penalty where that is what is learned."""
         terms, logits = super().evaluate(model, batch)
         if not self.decay.numel():
             return terms, logits
@@ -128,7 +128,7 @@ class MetaCalibration(Loss):
 
 
 def soft_labels(amount: Tensor, target: Tensor, n_classes: int) -> Tensor:
-    """Give the softened label of each class.
+    """Return the softened label of each class.
 
     Args:
         amount: Mass taken from the true class, one or one per class; empty for none.
@@ -159,7 +159,7 @@ def soft_labels(amount: Tensor, target: Tensor, n_classes: int) -> Tensor:
 
 
 def features_of(model: nn.Module, inputs: Tensor) -> tuple[Tensor, nn.Linear]:
-    """Give what the last linear layer of a network sees in eval mode, and that layer.
+    """Return what the last linear layer of a network sees in eval mode, and that layer.
 
     Args:
         model: The network.
@@ -180,7 +180,7 @@ def features_of(model: nn.Module, inputs: Tensor) -> tuple[Tensor, nn.Linear]:
 
 
 def last_linear(model: nn.Module) -> nn.Linear:
-    """Give the last linear layer of a network.
+    """Return the last linear layer of a network.
 
     Args:
         model: The network.
@@ -202,7 +202,7 @@ def last_linear(model: nn.Module) -> nn.Linear:
 def virtual_step(
     layer: nn.Linear, features: Tensor, soft: Tensor, others: Tensor, lr: float, decay: Tensor | None = None
 ) -> Tensor:
-    """Give the logits of other examples behind one SGD step of a linear layer on softened labels.
+    """Return the logits of other examples behind one SGD step of a linear layer on softened labels.
 
     Args:
         layer: Stays as it is.

@@ -57,7 +57,7 @@ class MIT(Loss):
         return model
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the cross-entropy of examples that are not mixed."""
+        """Return the cross-entropy of examples that are not mixed."""
         return cross_entropy(logits, labels)
 
     def _stages(self, model: nn.Module) -> Sequence[nn.Module]:

@@ -40,7 +40,7 @@ class Mixup(Loss):
         return model
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the cross-entropy of examples that are not mixed."""
+        """Return the cross-entropy of examples that are not mixed."""
         return cross_entropy(logits, labels)
 
     def prepare(self, model: nn.Module, batch: Batch, scene: Scene) -> Batch:
@@ -50,14 +50,14 @@ class Mixup(Loss):
         return with_partners(batch, scene.generator, share=torch.tensor(share))
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
-        """Give the loss of each mixed example."""
+        """Return the loss of each mixed example."""
         share = batch.draw("share")
         logits = model(mix(batch.inputs, batch.draw("partner_inputs"), share))
         return mixed_cross_entropy(logits, batch.labels, batch.draw("partner_labels"), share), logits
 
 
 def mixed_cross_entropy(logits: Tensor, labels: Tensor, partner_labels: Tensor, share: Tensor) -> LossTerms:
-    """Give share·CE(y) + (1 − share)·CE(y_π) of each example.
+    """Return share·CE(y) + (1 − share)·CE(y_π) of each example.
 
     Args:
         logits: Of mixed inputs, shape ``(n, classes)``.

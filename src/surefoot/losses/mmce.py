@@ -37,7 +37,7 @@ class MMCE(Loss):
         self.weight, self.form = weight, form
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the cross-entropy of each example and the penalty of the batch."""
+        """Return the cross-entropy of each example and the penalty of the batch."""
         log_probs = logits.log_softmax(-1)
         conf, predicted = log_probs.exp().max(-1)
         correct = predicted == labels
@@ -50,12 +50,12 @@ class MMCE(Loss):
 
 
 def kernel(conf: Tensor) -> Tensor:
-    """Give exp(−|r_i − r_j|/0.4) for all pairs."""
+    """Return exp(−|r_i − r_j|/0.4) for all pairs."""
     return (-(conf[:, None] - conf[None, :]).abs() / WIDTH).exp()
 
 
 def mmce_squared(conf: Tensor, correct: Tensor) -> Tensor:
-    """Give MMCE_m² = (1/N²) Σ_ij (c_i − r_i)(c_j − r_j) k(r_i, r_j).
+    """Return MMCE_m² = (1/N²) Σ_ij (c_i − r_i)(c_j − r_j) k(r_i, r_j).
 
     Args:
         conf: Confidences r, shape ``(n,)``.
@@ -73,7 +73,7 @@ def mmce_squared(conf: Tensor, correct: Tensor) -> Tensor:
 
 
 def mmce_weighted(conf: Tensor, correct: Tensor, *, as_coded: bool = False) -> Tensor:
-    """Give MMCE_w = ‖u − v‖, the distance of right and wrong examples' mean embeddings; 0 if either has none.
+    """Return MMCE_w = ‖u − v‖, the distance of right and wrong examples' mean embeddings; 0 if either has none.
 
     Args:
         conf: Confidences r, shape ``(n,)``.

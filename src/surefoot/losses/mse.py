@@ -34,7 +34,7 @@ class MSE(Loss):
         self.over = over
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Give the squared distance of each example's logits to its one-hot label."""
+        """Return the squared distance of each example's logits to its one-hot label."""
         squared = (logits - F.one_hot(labels, logits.shape[-1])).square()
         per_example = squared.mean(-1) if self.over == "mean" else squared.sum(-1)
         return LossTerms(per_example, log_py=true_class(logits.log_softmax(-1), labels))

@@ -49,7 +49,7 @@ class Ascent:
 
 
 def mean_log_odds(log_odds: Tensor) -> Tensor:
-    """Give the log odds against the true class that belong to the geometric mean of p_y.
+    """Return the log odds against the true class that belong to the geometric mean of p_y.
 
     The mean loss L = −log p̄ comes first; then s = log(e^L − 1), both without losing small losses.
 
@@ -69,7 +69,7 @@ def mean_log_odds(log_odds: Tensor) -> Tensor:
 
 
 def sam_coefficients(ascent: Ascent) -> tuple[float, float]:
-    r"""Give λ = (1 − p̃)/(1 − p) and its lower bound λ₀ = (1 − p̃)/(1 − e^{ρ‖g‖/2} p̃) of the batch (equation 2).
+    r"""Return λ = (1 − p̃)/(1 − p) and its lower bound λ₀ = (1 − p̃)/(1 − e^{ρ‖g‖/2} p̃) of the batch (equation 2).
 
     Args:
         ascent: The step.
@@ -90,7 +90,7 @@ def sam_coefficients(ascent: Ascent) -> tuple[float, float]:
 
 
 def csam_loss(s: Tensor, gamma: float) -> Tensor:
-    """Give CSAM's loss −(1 + p)^{−γ} log p for p > ½, and −log p below, from the log odds against.
+    """Return CSAM's loss −(1 + p)^{−γ} log p for p > ½, and −log p below, from the log odds against.
 
     Args:
         s: Log odds against the true class.
@@ -171,14 +171,14 @@ def _log(value: float) -> float:
 
 
 def weighted_entropy(s: Tensor, s_tilde: Tensor) -> Tensor:
-    """Give λ H(p) = (1 − p̃) [−p log p / (1 − p) − log(1 − p)], finite however sure p is."""
+    """Return λ H(p) = (1 − p̃) [−p log p / (1 − p) − log(1 − p)], finite however sure p is."""
     rest = torch.sigmoid(s_tilde)
     ratio = torch.exp(log_softplus(s) - softplus(s) + softplus(-s))  # −p log p / (1 − p), at most 1
     return rest * (ratio + softplus(-s))
 
 
 def entropy(s: Tensor) -> Tensor:
-    """Give the binary entropy H(p) from the log odds against."""
+    """Return the binary entropy H(p) from the log odds against."""
     return torch.sigmoid(-s) * softplus(s) + torch.sigmoid(s) * softplus(-s)
 
 

@@ -155,7 +155,7 @@ def lemma_checks(logits: Tensor, labels: Tensor) -> list[Check]:
 
 
 def _log_two_cj(evidence: Evidence) -> float:
-    """Give log 2 C_J², or NaN where the Jacobian norms are missing."""
+    """Return log 2 C_J², or NaN where the Jacobian norms are missing."""
     norms = evidence.jacobian_norms
     return math.nan if norms is None else math.log(2) + 2 * _log(norms.double().max().item())
 

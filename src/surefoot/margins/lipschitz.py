@@ -78,7 +78,7 @@ def margin_lipschitz(model: nn.Module, labels: Tensor, *, norm: Norm = "l2", n_i
 
 
 def _is_bounded(part: nn.Module) -> bool:
-    """Say whether a part is linear, or an activation whose slope is at most what the table says."""
+    """Return whether a part is linear, or an activation whose slope is at most what the table says."""
     if isinstance(part, nn.LeakyReLU):
         return type(part) in SLOPES and abs(part.negative_slope) <= 1
     if isinstance(part, nn.ELU):
@@ -89,7 +89,7 @@ def _is_bounded(part: nn.Module) -> bool:
 
 
 def _is_flat_first(parts: list[nn.Module]) -> bool:
-    """Say whether all is flattened before the first linear layer, so that this one sees the whole input."""
+    """Return whether all is flattened before the first linear layer, so that this one sees the whole input."""
     first = next(i for i, part in enumerate(parts) if type(part) is nn.Linear)
     flattened = [(i, part) for i, part in enumerate(parts) if isinstance(part, nn.Flatten)]
     return all(i < first and (part.start_dim, part.end_dim) == (1, -1) for i, part in flattened)

@@ -50,7 +50,7 @@ def log_ece(logits: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
 
 
 def log_difference(a: Tensor, b: Tensor) -> Tensor:
-    """Give log |eᵃ − eᵇ|; −∞ counts as zero.
+    """Return log |eᵃ − eᵇ|; −∞ counts as zero.
 
     Args:
         a: Scalar.

@@ -73,7 +73,7 @@ def predicted_margin(logits: Tensor) -> Tensor:
 
 
 def log_odds_against(logits: Tensor, labels: Tensor) -> Tensor:
-    r"""Give :math:`s = \log \sum_{j \ne y} e^{z_j - z_y}`, from which both p_y and 1 − p_y follow without loss.
+    r"""Return :math:`s = \log \sum_{j \ne y} e^{z_j - z_y}`, from which both p_y and 1 − p_y follow without loss.
 
     :math:`\log p_y = -\mathrm{softplus}(s)` and :math:`\log(1 - p_y) = -\mathrm{softplus}(-s)`.
 
@@ -93,12 +93,12 @@ def log_odds_against(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def softplus(s: Tensor) -> Tensor:
-    """Give log(1 + eˢ) to full precision at both ends, where torch's own switches to a straight line."""
+    """Return log(1 + eˢ) to full precision at both ends, where torch's own switches to a straight line."""
     return torch.logaddexp(s, torch.zeros_like(s))
 
 
 def log_softplus(s: Tensor) -> Tensor:
-    """Give log(log(1 + eˢ)) without underflow: s itself for very negative s.
+    """Return log(log(1 + eˢ)) without underflow: s itself for very negative s.
 
     Args:
         s: Any values.
@@ -114,12 +114,12 @@ def log_softplus(s: Tensor) -> Tensor:
 
 
 def log_mean_exp(values: Tensor) -> Tensor:
-    """Give log of the mean of the exponentials, without overflow."""
+    """Return log of the mean of the exponentials, without overflow."""
     return values.logsumexp(0) - torch.log(torch.tensor(float(len(values)), dtype=values.dtype))
 
 
 def log_one_minus_exp(log_p: Tensor) -> Tensor:
-    """Give log(1 − p) from log p ≤ 0, to full relative precision at both ends.
+    """Return log(1 − p) from log p ≤ 0, to full relative precision at both ends.
 
     Args:
         log_p: Values ≤ 0.

@@ -29,7 +29,7 @@ def _dual_norm(gradient: Tensor, norm: Norm) -> Tensor:
 
 
 def margin_gradient(model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Give true margins and their gradients in the inputs, the runner-up held fixed.
+    """Return true margins and their gradients in the inputs, the runner-up held fixed.
 
     Args:
         model: In evaluation mode.
@@ -163,7 +163,7 @@ def linear_margin(model: nn.Module, inputs: Tensor, labels: Tensor, *, epsilon: 
 
 
 def is_linear(model: nn.Module) -> bool:
-    """Say whether a model is one linear layer, perhaps after flattening, and nothing else comes in between."""
+    """Return whether a model is one linear layer, perhaps after flattening, and nothing else comes in between."""
     parts = sequence(model)
     if parts is None:
         return False

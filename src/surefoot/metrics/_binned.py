@@ -12,7 +12,7 @@ from surefoot.metrics._top import sums_of_top
 
 
 def binned(finish: FinishFunction, *, interval: str = "none") -> dict[str, Any]:
-    """Give the facts of a metric that the bins' counts, confidences and hits determine.
+    """Return the facts of a metric that the bins' counts, confidences and hits determine.
 
     Args:
         finish: Maps sums of shape ``(3, n_bins)`` to the metric.
@@ -32,7 +32,7 @@ def binned(finish: FinishFunction, *, interval: str = "none") -> dict[str, Any]:
 
 
 def gaps(sums: Tensor) -> tuple[Tensor, Tensor]:
-    """Give each bin's share of the examples and its mean confidence minus its accuracy, 0 where it is empty.
+    """Return each bin's share of the examples and its mean confidence minus its accuracy, 0 where it is empty.
 
     Args:
         sums: Shape ``(3, …, n_bins)``: count, sum of confidence, sum of correctness.

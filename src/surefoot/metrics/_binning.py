@@ -22,7 +22,7 @@ def check_bins(n_bins: int) -> None:
 
 
 def bin_index(values: Tensor, n_bins: int) -> Tensor:
-    """Give the equal-width bin (a, b] of each value: ⌈value · n_bins⌉ − 1, with exactly 0 in the first bin.
+    """Return the equal-width bin (a, b] of each value: ⌈value · n_bins⌉ − 1, with exactly 0 in the first bin.
 
     Args:
         values: In [0, 1], any shape.

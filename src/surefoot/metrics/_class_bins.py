@@ -48,7 +48,7 @@ def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
 
 
 def _sums(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int) -> Array:
-    """Give the table, but with the sum of all p_k where the first bin's belongs."""
+    """Return the table, but with the sum of all p_k where the first bin's belongs."""
     n_classes = probs.shape[1]
     size = n_classes * n_bins
     table, sums, p_y = np.zeros((3, size)), np.zeros(n_classes), np.empty(len(truth))
@@ -86,7 +86,7 @@ def _sums(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int) -> Array:
 
 
 def _chunks(probs: Tensor) -> Iterator[tuple[int, np.ndarray[Any, Any], Array]]:
-    """Give the number of the first row, the rows in single or double precision, and in double, chunk by chunk."""
+    """Return the number of the first row, the rows in single or double precision, and in double, chunk by chunk."""
     rows = max(1, _ENTRIES // probs.shape[1])
     space = np.empty((min(rows, len(probs)), probs.shape[1]))
     for start in range(0, len(probs), rows):

@@ -12,7 +12,7 @@ from surefoot.metrics._sums import SumsFunction
 
 
 def sums_of(values: Callable[..., Tensor]) -> SumsFunction:
-    """Give the sums (total, count) behind the mean of a value per example.
+    """Return the sums (total, count) behind the mean of a value per example.
 
     Args:
         values: Maps probabilities, labels and options to one float64 value per example.

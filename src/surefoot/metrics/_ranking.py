@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def area_under_roc(positive: Tensor, negative: Tensor) -> Tensor:
-    """Give the chance that a positive score exceeds a negative one, ties counted half.
+    """Return the chance that a positive score exceeds a negative one, ties counted half.
 
     The larger group is looked up among the sorted smaller one, which is much cheaper than sorting both when one
     group is small, as in one-versus-rest with many classes.
@@ -36,7 +36,7 @@ def area_under_roc(positive: Tensor, negative: Tensor) -> Tensor:
 
 
 def average_precision(positive: Tensor, negative: Tensor) -> Tensor:
-    """Give the area under the precision-recall curve as a sum of steps, with equal scores taken together.
+    """Return the area under the precision-recall curve as a sum of steps, with equal scores taken together.
 
     Args:
         positive: Scores of the group to be found, shape ``(n,)``.
@@ -57,7 +57,7 @@ def average_precision(positive: Tensor, negative: Tensor) -> Tensor:
 
 
 def false_positive_rate(positive: Tensor, negative: Tensor, *, recall: float = 0.95) -> Tensor:
-    """Give the share of negatives accepted by the strictest threshold that accepts a share ``recall`` of positives.
+    """Return the share of negatives accepted by the strictest threshold that accepts a share ``recall`` of positives.
 
     Args:
         positive: Scores of the group to be accepted, shape ``(n,)``.

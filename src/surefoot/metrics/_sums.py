@@ -145,5 +145,5 @@ class Stream:
             self._sums = other._sums.clone() if self._sums is None else self._sums + other._sums
 
     def compute(self) -> Tensor:
-        """Give the metric on everything seen so far."""
+        """Return the metric on everything seen so far."""
         return self._finish(self.sums)

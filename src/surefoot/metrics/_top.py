@@ -18,7 +18,7 @@ _SHORT = 64  # classes
 
 
 def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Give each example's confidence and whether its most likely class (the first of equals) is the true one.
+    """Return each example's confidence and whether its most likely class (the first of equals) is the true one.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``.
@@ -36,7 +36,7 @@ def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def top_label_of_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Give confidence and correctness without writing the softmax down.
+    """Return confidence and correctness without writing the softmax down.
 
     The confidence is 1 / Σ exp(z − max z), and the predicted class is that of the largest *logit*, also where the
     probabilities of several classes round to the same number.

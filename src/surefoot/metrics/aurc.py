@@ -14,7 +14,7 @@ _REFERENCE = "Geifman et al. 2019, arXiv:1805.08206"
 
 
 def risk_coverage(confidence: Tensor, correct: Tensor) -> Tensor:
-    """Give the error rate among the k surest examples for k = 1 … n, averaged over the orders of ties.
+    """Return the error rate among the k surest examples for k = 1 … n, averaged over the orders of ties.
 
     Args:
         confidence: Shape ``(n,)``.

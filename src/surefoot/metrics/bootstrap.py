@@ -54,7 +54,7 @@ def bootstrap(
     generator: Generator | None = None,
     **options: Any,
 ) -> Interval:
-    """Give a metric with its interval.
+    """Return a metric with its interval.
 
     Args:
         name: A registered metric.
@@ -109,7 +109,7 @@ def bootstrap_sums(
     kind: Kind = "auto",
     generator: Generator | None = None,
 ) -> Interval:
-    """Give a metric of equal-width bins with its interval, from the sums of a stream alone.
+    """Return a metric of equal-width bins with its interval, from the sums of a stream alone.
 
     Args:
         name: A metric of equal-width bins, such as ``ece``; or ``confidence_gap`` or ``accuracy``.
@@ -160,7 +160,7 @@ def paired_bootstrap(
     generator: Generator | None = None,
     **options: Any,
 ) -> Interval:
-    """Give the difference A − B of a metric between two predictions of the same examples, with its interval.
+    """Return the difference A − B of a metric between two predictions of the same examples, with its interval.
 
     Both are computed on the same examples, so what is easy or hard for both cancels. Bias does not, where only one of
     them has it: of errors of bins other than ``ece`` there is a difference, but no interval.

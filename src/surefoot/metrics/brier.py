@@ -10,7 +10,7 @@ from surefoot.registry import METRICS
 
 
 def squared_distance(probs: Tensor, labels: Tensor) -> Tensor:
-    """Give each example's squared distance from its one-hot label.
+    """Return each example's squared distance from its one-hot label.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``.

@@ -14,7 +14,7 @@ def _sums(probs: Tensor, labels: Tensor, *, n_bins: int) -> Tensor:
 
 
 def ece_of_classes(sums: Tensor) -> Tensor:
-    """Give the ECE of each class from its bins, for example to name the worst.
+    """Return the ECE of each class from its bins, for example to name the worst.
 
     Args:
         sums: Shape ``(3, classes, n_bins)``, as ``Stream("classwise_ece").sums`` has them.

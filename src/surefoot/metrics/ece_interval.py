@@ -24,7 +24,7 @@ _NEAR = 2.5  # standard errors from 0 within which a bin may be calibrated
 def ece_of_sums(
     sums: Tensor, level: float, n_resamples: int, source: Generator, chance: Consistency | None = None
 ) -> Interval:
-    """Give ECE with its interval.
+    """Return ECE with its interval.
 
     Args:
         sums: Shape ``(3, n_bins)``.
@@ -76,7 +76,7 @@ def _towards_half(count: Tensor, correct: Tensor, level: float) -> Tensor:
 
 
 def ece_difference(a: Interval, b: Interval) -> Interval:
-    """Give the difference of two ECE of the same examples: from the one's lower to the other's upper end.
+    """Return the difference of two ECE of the same examples: from the one's lower to the other's upper end.
 
     Each interval makes up for its own bias, which does not cancel where only one of the two has it. Bias adds up and
     does not average out, so reaches are not put together as squares: the interval is rather too wide than too narrow.

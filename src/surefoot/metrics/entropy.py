@@ -11,12 +11,12 @@ from surefoot.registry import METRICS
 
 
 def _entr(p: Tensor) -> Tensor:
-    """Give −p log p, which is 0 at 0."""
+    """Return −p log p, which is 0 at 0."""
     return -torch.xlogy(p, p)
 
 
 def entropy_of_rows(probs: Tensor) -> Tensor:
-    """Give the entropy −Σ p log p of each row, in nats, float64."""
+    """Return the entropy −Σ p log p of each row, in nats, float64."""
     return _entr(probs.double().clamp(max=1)).sum(1)
 
 

@@ -26,7 +26,7 @@ class Interval:
     note: str = ""
 
     def __contains__(self, value: float) -> bool:
-        """Say whether a value is within the interval."""
+        """Return whether a value is within the interval."""
         return self.low <= value <= self.high
 
     @property
@@ -36,7 +36,7 @@ class Interval:
 
 
 def no_interval(metric: str, estimate: float, level: float, note: str) -> Interval:
-    """Give an estimate alone.
+    """Return an estimate alone.
 
     Args:
         metric: Its name.

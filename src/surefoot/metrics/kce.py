@@ -32,7 +32,7 @@ def _pair_sum(confidence: Tensor, residual: Tensor, width: float) -> Tensor:
 def squared_of_top(
     confidence: Tensor, correct: Tensor, *, estimator: Estimator = "biased", width: float = 0.4
 ) -> Tensor:
-    """Give the squared kernel calibration error from confidence and correctness.
+    """Return the squared kernel calibration error from confidence and correctness.
 
     Args:
         confidence: Shape ``(n,)``.

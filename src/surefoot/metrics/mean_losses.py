@@ -44,7 +44,7 @@ class Losses:
 
 
 def loss(name: str, each: Tensor, right: Tensor, level: float, limits: tuple[float, float]) -> Interval:
-    """Give the interval of a mean loss.
+    """Return the interval of a mean loss.
 
     Args:
         name: The metric.

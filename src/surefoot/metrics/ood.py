@@ -34,7 +34,7 @@ class Detection:
 
 
 def ood_score(logits: Tensor, *, score: Score = "max_probability") -> Tensor:
-    """Give each example a number that is higher the more familiar it looks.
+    """Return each example a number that is higher the more familiar it looks.
 
     Args:
         logits: Shape ``(n, classes)``. For an ensemble pass the log of its mean probabilities.

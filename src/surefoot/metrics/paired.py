@@ -17,7 +17,7 @@ Top = tuple[Tensor, Tensor]  # confidence and correctness
 
 
 def paired_share(name: str, a: Tensor, b: Tensor, level: float) -> Interval:
-    """Give the difference of two shares of the same examples (Bonett and Price 2012).
+    """Return the difference of two shares of the same examples (Bonett and Price 2012).
 
     Args:
         name: The metric.
@@ -40,7 +40,7 @@ def paired_share(name: str, a: Tensor, b: Tensor, level: float) -> Interval:
 
 
 def paired_gap(a: Top, b: Top, level: float, *, sign: int = -1) -> Interval:
-    """Give how confidence − accuracy of two predictions differ, or, with ``sign=1``, their sum.
+    """Return how confidence − accuracy of two predictions differ, or, with ``sign=1``, their sum.
 
     Args:
         a: One.
@@ -79,7 +79,7 @@ def _correlation(x: Tensor, y: Tensor) -> float:
 
 
 def paired_ece(a: Top, b: Top, n_bins: int, level: float, n_resamples: int, source: Generator) -> Interval:
-    """Give the difference of two ECE of the same examples.
+    """Return the difference of two ECE of the same examples.
 
     Args:
         a: One.

@@ -16,7 +16,7 @@ LEAST_WRONG = 5  # predictions
 
 
 def area(name: str, confidence: Tensor, correct: Tensor, level: float) -> Interval:
-    """Give the chance that a right prediction is surer than a wrong one.
+    """Return the chance that a right prediction is surer than a wrong one.
 
     DeLong et al. 1988, on the logit scale. How each example fares against the other group varies within a group, and
     these spreads give that of the area.
@@ -52,7 +52,7 @@ def area(name: str, confidence: Tensor, correct: Tensor, level: float) -> Interv
 
 
 def risk(confidence: Tensor, correct: Tensor, level: float, n_resamples: int, source: Generator) -> Interval:
-    """Give the area under the risk-coverage curve: spread by drawing anew, on the logarithm's scale.
+    """Return the area under the risk-coverage curve: spread by drawing anew, on the logarithm's scale.
 
     Args:
         confidence: Shape ``(n,)``.

@@ -157,7 +157,7 @@ def rate_interval(share: float, n: float, level: float) -> tuple[float, float]:
 
 
 def _left_to_chance(totals: Tensor) -> float:
-    """Give the variance of the events within bins of the risk, as a share of that of as many coin tosses."""
+    """Return the variance of the events within bins of the risk, as a share of that of as many coin tosses."""
     count, _, events = totals[:, totals[0] > 0]
     rate = (events.sum() / count.sum()).item()
     if not 0 < rate < 1:
@@ -168,7 +168,7 @@ def _left_to_chance(totals: Tensor) -> float:
 
 
 def ranking(risk: Tensor, happened: Tensor, *, level: float = 0.95) -> tuple[Interval, Interval] | None:
-    """Say how well the risk ranks: AUROC, and average precision, of the positive class.
+    """Return how well the risk ranks: AUROC, and average precision, of the positive class.
 
     The AUROC gets the wider of two intervals: that of DeLong et al. 1988 on the scale of log-odds, and that which
     inverts the test with the variance of Hanley and McNeil 1982; below ten examples of a class, Wilson's for as many
@@ -206,7 +206,7 @@ def ranking(risk: Tensor, happened: Tensor, *, level: float = 0.95) -> tuple[Int
 
 
 def _by_places(positive: Tensor, negative: Tensor, area: float, level: float) -> tuple[float, float]:
-    """Give DeLong's interval on the scale of log-odds; of no width where one class is above the other throughout."""
+    """Return DeLong's interval on the scale of log-odds; of no width where one class is above the other throughout."""
     if not 0 < area < 1:
         return area, area
     above = _share_below(positive, negative).var() / len(positive)
@@ -223,7 +223,7 @@ def _share_below(scores: Tensor, others: Tensor) -> Tensor:
 
 
 def _by_test(area: float, m: int, n: int, level: float) -> tuple[float, float]:
-    """Give all areas that a test with the variance of Hanley and McNeil does not refuse."""
+    """Return all areas that a test with the variance of Hanley and McNeil does not refuse."""
     z = float(norm.ppf((1 + level) / 2))
 
     def refused(t: float) -> float:

@@ -43,7 +43,7 @@ def exact_ends(hits: float, n: float, level: float) -> tuple[float, float]:
 
 
 def share(name: str, each: Tensor, level: float) -> Interval:
-    """Give the interval of a share.
+    """Return the interval of a share.
 
     Args:
         name: The metric.
@@ -58,13 +58,13 @@ def share(name: str, each: Tensor, level: float) -> Interval:
 
 
 def accuracy_of_sums(sums: Tensor, level: float) -> Interval:
-    """Give the accuracy from bins of shape ``(3, n_bins)``."""
+    """Return the accuracy from bins of shape ``(3, n_bins)``."""
     n, _, hits = sums.double().sum(1).tolist()
     return Interval("accuracy", hits / n, *exact_ends(hits, n, level), level, "exact")
 
 
 def gap(confidence: Tensor, correct: Tensor, level: float) -> Interval:
-    """Give mean confidence less accuracy.
+    """Return mean confidence less accuracy.
 
     Args:
         confidence: Shape ``(n,)``.
@@ -83,7 +83,7 @@ def gap(confidence: Tensor, correct: Tensor, level: float) -> Interval:
 
 
 def gap_of_sums(sums: Tensor, level: float) -> Interval:
-    """Give mean confidence less accuracy from bins of shape ``(3, n_bins)``, with each confidence at its bin's mean.
+    """Return mean confidence less accuracy from bins of shape ``(3, n_bins)``, with each confidence at its bin's mean.
 
     That leaves out how confidences within a bin differ, which for calibrated predictions makes the interval a little
     wider than it had to be.

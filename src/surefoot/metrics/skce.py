@@ -30,13 +30,13 @@ def _lengths(differences: Tensor, distance: Distance) -> Tensor:
 
 
 def _blocks(probs: Tensor, distance: Distance) -> Iterator[tuple[int, Tensor]]:
-    """Give the distances of each run of rows to itself and to all later rows."""
+    """Return the distances of each run of rows to itself and to all later rows."""
     for start in range(0, len(probs), _BLOCK):
         yield start, _distances(probs[start : start + _BLOCK], probs[start:], distance)
 
 
 def median_distance(probs: Tensor, *, distance: Distance = "euclidean") -> float:
-    """Give the median of the distances between all pairs of different examples, exactly.
+    """Return the median of the distances between all pairs of different examples, exactly.
 
     Two passes over the pairs: the first counts them in fine cells, the second sorts those of the median's cell.
 

@@ -43,7 +43,7 @@ def conv3x3(fan_in: int, fan_out: int, stride: int = 1) -> nn.Conv2d:
 
 
 def check_images(name: str, input_shape: tuple[int, ...]) -> int:
-    """Give the number of channels.
+    """Return the number of channels.
 
     Args:
         name: Of the network.

@@ -26,7 +26,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Give the tokens after attention.
+        """Return the tokens after attention.
 
         Args:
             x: Shape ``(n, length, width)``.
@@ -67,7 +67,7 @@ class Encoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Give the tokens after the block; ``hidden`` tokens are not looked at."""
+        """Return the tokens after the block; ``hidden`` tokens are not looked at."""
         x = x + self.dropout(self.attention(self.norm1(x), hidden))
         out: Tensor = x + self.dropout(self.mlp(self.norm2(x)))
         return out

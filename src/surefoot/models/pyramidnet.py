@@ -27,7 +27,7 @@ class Growing(nn.Module):
         self.pool: nn.Module = nn.AvgPool2d(2, ceil_mode=True) if stride == 2 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the block's output."""
+        """Return the block's output."""
         y: Tensor = self.branch(x)
         return y + F.pad(self.pool(x), (0, 0, 0, 0, 0, y.shape[1] - x.shape[1]))
 

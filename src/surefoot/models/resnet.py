@@ -33,7 +33,7 @@ class Residual(nn.Module):
             self.shortcut = nn.Sequential(project, nn.BatchNorm2d(fan_out))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the block's output."""
+        """Return the block's output."""
         y: Tensor = self.branch(x) + self.shortcut(x)
         return y.relu()
 

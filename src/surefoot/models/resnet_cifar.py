@@ -36,7 +36,7 @@ class Block(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the block's output."""
+        """Return the block's output."""
         y = self.norm2(self.conv2(self.norm1(self.conv1(x)).relu()))
         if self.shortcut is not None:
             return F.relu(y + self.shortcut(x))

@@ -44,7 +44,7 @@ class Reader(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, tokens: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Give one vector per token, shape ``(n, length, width)``.
+        """Return one vector per token, shape ``(n, length, width)``.
 
         Args:
             tokens: Whole numbers below the vocabulary's size, shape ``(n, length)``.
@@ -84,7 +84,7 @@ class TextClassifier(nn.Module):
         self.reader, self.head = reader, nn.Linear(width, n_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Give the logits of each text; tokens may come as floats, as all inputs of a split do."""
+        """Return the logits of each text; tokens may come as floats, as all inputs of a split do."""
         tokens = tokens.long()
         padding = tokens == 0
         vectors = self.reader(tokens, padding)
@@ -95,7 +95,7 @@ class TextClassifier(nn.Module):
 
 
 class CharacterModel(nn.Module):
-    """Say which character comes next; every character sees those before it only.
+    """Return which character comes next; every character sees those before it only.
 
     Args:
         reader: Reads the text; causal.
@@ -110,12 +110,12 @@ class CharacterModel(nn.Module):
         self.reader, self.head = reader, nn.Linear(width, n_classes)
 
     def everywhere(self, tokens: Tensor) -> Tensor:
-        """Give the logits of the next character at every place, shape ``(n, length, characters)``."""
+        """Return the logits of the next character at every place, shape ``(n, length, characters)``."""
         logits: Tensor = self.head(self.reader(tokens.long()))
         return logits
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Give the logits of the character after the last one."""
+        """Return the logits of the character after the last one."""
         return self.everywhere(tokens)[:, -1]
 
 

@@ -28,7 +28,7 @@ class Patches(nn.Module):
         self.position = nn.Parameter(nn.init.trunc_normal_(torch.empty(1, length + 1, width), std=0.02))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Give the tokens, shape ``(n, patches + 1, width)``."""
+        """Return the tokens, shape ``(n, patches + 1, width)``."""
         tokens = self.embed(images).flatten(2).transpose(1, 2)
         return torch.cat([self.token.expand(len(images), -1, -1), tokens], 1) + self.position
 
@@ -46,7 +46,7 @@ class OfClassToken(nn.Module):
         self.norm, self.linear = nn.LayerNorm(width, eps=1e-6), nn.Linear(width, n_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Give the logits."""
+        """Return the logits."""
         logits: Tensor = self.linear(self.norm(tokens[:, 0]))
         return logits
 

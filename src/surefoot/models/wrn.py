@@ -29,7 +29,7 @@ class PreActivation(nn.Module):
             self.shortcut = nn.Conv2d(fan_in, fan_out, 1, stride=stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the block's output; a convolutional shortcut starts behind the first activation."""
+        """Return the block's output; a convolutional shortcut starts behind the first activation."""
         active = self.first(x)
         y: Tensor = self.branch(active) + (x if self.shortcut is None else self.shortcut(active))
         return y

@@ -27,5 +27,5 @@ class Every(Cadence):
         self.k = k
 
     def due(self, t: int) -> bool:
-        """Say whether step ``t`` climbs."""
+        """Return whether step ``t`` climbs."""
         return t % self.k == 0

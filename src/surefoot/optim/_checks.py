@@ -14,20 +14,20 @@ from surefoot.errors import InputError
 
 
 def needs_closure(base: Optimizer) -> bool:
-    """Say whether an optimizer's step has arguments that must be given, as that of LBFGS."""
+    """Return whether an optimizer's step has arguments that must be given, as that of LBFGS."""
     takes = list(inspect.signature(type(base).step).parameters.values())[1:]
     return any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in takes)
 
 
 def does_nothing(closure: Any) -> bool:
-    """Say whether a closure is the one that Lightning hands on where its user called ``step()`` without any."""
+    """Return whether a closure is the one that Lightning hands on where its user called ``step()`` without any."""
     while isinstance(closure, partial) and closure.args:
         closure = closure.args[-1]
     return getattr(closure, "__name__", None) == "do_nothing_closure"
 
 
 def called_by_scaler() -> bool:
-    """Say whether ``GradScaler.step`` is among the callers: it hands positional closures on without a word."""
+    """Return whether ``GradScaler.step`` is among the callers: it hands positional closures on without a word."""
     frame = sys._getframe(1)
     for _ in range(6):  # step, torch's two layers around it, a scheduler's, the scaler's two
         if frame.f_back is None:

@@ -103,7 +103,7 @@ class Composed(AcrossRanks):
         return {"ascent": self.ascent, "outer": self.outer, "descent": self.descent, "cadence": self.cadence}
 
     def own_state(self) -> dict[str, Any]:
-        """Give the number of steps made and what each rule remembers."""
+        """Return the number of steps made and what each rule remembers."""
         return {**super().own_state(), **{name: rule.state_dict() for name, rule in self._rules.items()}}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ class Composed(AcrossRanks):
         return self._mean(terms)
 
     def _norm(self, grads: list[Tensor] | None = None) -> float:
-        """Give ‖g‖ of the clean gradients in place; computed once per step."""
+        """Return ‖g‖ of the clean gradients in place; computed once per step."""
         if self._now.norm is None:
             here = grads_of(self._moving()) if grads is None else grads
             if self._now.layers:  # which hold their part as two factors
@@ -197,5 +197,5 @@ def check_radius(rho: float) -> None:
 
 
 def grads_of(params: list[Tensor]) -> list[Tensor]:
-    """Give the gradients of those parameters that have one."""
+    """Return the gradients of those parameters that have one."""
     return [parameter.grad for parameter in params if parameter.grad is not None]

@@ -25,12 +25,12 @@ Perturbation = Literal["rank", "synchronised"]
 
 
 def is_distributed() -> bool:
-    """Say whether this process is one of several that work together."""
+    """Return whether this process is one of several that work together."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def settle(perturbation: Perturbation | None, rules: Iterable[Rule], m: int | None, params: Iterable[Tensor]) -> str:
-    """Say how the ranks climb.
+    """Return how the ranks climb.
 
     Args:
         perturbation: What was asked for; None for a choice by the method.
@@ -69,7 +69,7 @@ def settle(perturbation: Perturbation | None, rules: Iterable[Rule], m: int | No
 
 
 def telling(loss: Tensor) -> Tensor:
-    """Give a loss whose gradient is not finite either if the loss is not.
+    """Return a loss whose gradient is not finite either if the loss is not.
 
     Gradients are what ranks exchange, so all of them hear of it and decide alike; a rank that looked at its own
     loss would be alone with what it saw.
@@ -119,7 +119,7 @@ class Replicas:
         return self.ddp.no_sync()
 
     def mean_square_root(self, norm: float) -> float:
-        """Give √(mean of norm² over ranks), the same on all ranks."""
+        """Return √(mean of norm² over ranks), the same on all ranks."""
         self._refuse_uneven()
         square = torch.tensor(norm**2, dtype=torch.float64, device=self._device)
         dist.all_reduce(square, group=self.ddp.process_group)

@@ -13,7 +13,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 
 
 def bare_step(base: Optimizer) -> Callable[[], Any]:
-    """Give a base's step without torch's profiling around it, which the wrapper's own step has already.
+    """Return a base's step without torch's profiling around it, which the wrapper's own step has already.
 
     Where somebody listens to the base's steps, or has put a function of theirs in its place, it is left as it is.
 

@@ -61,7 +61,7 @@ def refuse(leftovers: Leftovers) -> None:
 
 
 def was_differentiated(params: Iterable[Tensor], leftovers: Leftovers) -> bool:
-    """Say whether a closure has called ``backward()`` itself: some gradient is new, or has been added to."""
+    """Return whether a closure has called ``backward()`` itself: some gradient is new, or has been added to."""
     for parameter in params:
         if parameter.grad is not None:
             grad, version = leftovers.get(parameter, (None, 0))

@@ -136,7 +136,7 @@ class Layer:
         return plain.add((x @ self._a.mT) @ self._delta, alpha=self.scale)
 
     def _saw(self, x: Tensor) -> bool:
-        """Say whether the clean pass had the very same inputs."""
+        """Return whether the clean pass had the very same inputs."""
         known = self._calls[0].inputs
         return (
             len(self._calls) == 1
@@ -147,7 +147,7 @@ class Layer:
         )
 
     def _fingerprint(self) -> Tensor:
-        """Give one number per row of a that depends on all of it: one reading, where a copy would be three."""
+        """Return one number per row of a that depends on all of it: one reading, where a copy would be three."""
         return self._a @ torch.linspace(1, 2, self._a.shape[1], dtype=self._a.dtype, device=self._a.device)
 
     def _check_inputs(self) -> None:
@@ -159,12 +159,12 @@ class Layer:
             )
 
     def reuse(self) -> Tensor:
-        """Give x (W + s·δᵀa)ᵀ for the inputs of the clean pass."""
+        """Return x (W + s·δᵀa)ᵀ for the inputs of the clean pass."""
         known = self._calls[0].product
         return torch.addmm(_rows(known), self._gram, self._delta, alpha=self.scale).view(known.shape)
 
     def find(self, delta: Tensor, a: Tensor) -> Tensor:
-        """Give the weight's gradient from that of a reused product."""
+        """Return the weight's gradient from that of a reused product."""
         rows = _rows(delta)
         with plainly():
             is_all = self._n_calls == 1 and self._home is None and self.weight.grad is None
@@ -258,7 +258,7 @@ def keeping(layers: Sequence[Layer]) -> Iterator[None]:
 
 
 def _is_ordinary(x: Tensor, weight: Tensor) -> bool:
-    """Say whether a linear layer of these is a product of two matrices and nothing else."""
+    """Return whether a linear layer of these is a product of two matrices and nothing else."""
     return (
         x.ndim >= 2
         and type(x) in (Tensor, nn.Parameter)
@@ -270,7 +270,7 @@ def _is_ordinary(x: Tensor, weight: Tensor) -> bool:
 
 
 def _biased(product: Tensor, bias: Tensor | None) -> Tensor:
-    """Give a product's outputs, a tensor of their own: activations may write to it."""
+    """Return a product's outputs, a tensor of their own: activations may write to it."""
     return product.clone() if bias is None else product + bias
 
 

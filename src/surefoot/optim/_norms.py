@@ -15,7 +15,7 @@ TINY = 1e-12  # added to norms that are divided by: a zero gradient climbs nowhe
 
 
 def total_norm(tensors: Sequence[Tensor]) -> float:
-    """Give the L2 norm of all tensors taken together, accumulated in at least float32.
+    """Return the L2 norm of all tensors taken together, accumulated in at least float32.
 
     Args:
         tensors: Gradients, of any shapes, devices and floating types.
@@ -37,7 +37,7 @@ def total_norm(tensors: Sequence[Tensor]) -> float:
 
 
 def sum_of_squares(tensors: Sequence[Tensor]) -> float:
-    """Give the squared L2 norm of all tensors taken together."""
+    """Return the squared L2 norm of all tensors taken together."""
     return total(_squares, tensors)
 
 
@@ -63,7 +63,7 @@ def _squares(tensors: Sequence[Tensor]) -> float:
 
 
 def inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """Give the inner product of two lists of tensors.
+    """Return the inner product of two lists of tensors.
 
     Args:
         left: Tensors.

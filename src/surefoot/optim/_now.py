@@ -62,7 +62,7 @@ class Now:
 
 
 def _known(seen: list[Seen]) -> tuple[Tensor, ...]:
-    """Give −log p_y of all examples of a pass; nothing where that of some is not known."""
+    """Return −log p_y of all examples of a pass; nothing where that of some is not known."""
     known = tuple(each for each in seen if each is not None)
     return known if len(known) == len(seen) else ()
 

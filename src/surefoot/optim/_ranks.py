@@ -44,7 +44,7 @@ class AcrossRanks(Wrapper):
 
     @abstractmethod
     def _norm(self) -> float:
-        """Give ‖g‖ of the clean gradients in place."""
+        """Return ‖g‖ of the clean gradients in place."""
 
     @abstractmethod
     def _note_overflow(self, norm: float, what: str) -> None:
@@ -99,7 +99,7 @@ class AcrossRanks(Wrapper):
                 raise
 
     def _decisive_norm(self) -> float:
-        """Give ‖g‖ as decisions see it that must be alike on all ranks: their root mean square, if one is made."""
+        """Return ‖g‖ as decisions see it that must be alike on all ranks: their root mean square, if one is made."""
         if self._now.agreed is None:
             norm = self._norm()
             replicas = self._replicas if self.cadence.by_norm else None
@@ -107,7 +107,7 @@ class AcrossRanks(Wrapper):
         return self._now.agreed
 
     def _ends_early(self, slope: Slope) -> bool:
-        """Say whether a step ends with its clean pass.
+        """Return whether a step ends with its clean pass.
 
         A rank that is apart goes on, unless the others know what it knows.
         """

@@ -76,7 +76,7 @@ class Rule:
         return any(isinstance(getattr(self, name), list) for name in self.memory)
 
     def to_share(self) -> dict[Tensor, Tensor]:
-        """Give what ranks that climbed each on their own average, beside their gradients, before they step."""
+        """Return what ranks that climbed each on their own average, beside their gradients, before they step."""
         return {}
 
     def commit(self) -> None:
@@ -92,7 +92,7 @@ class Rule:
         self.pending = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what the rule remembers."""
+        """Return what the rule remembers."""
         return {name: getattr(self, name) for name in self.memory}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -136,7 +136,7 @@ class Rule:
         return fresh
 
     def recall(self, name: str, indices: list[int], like: list[Tensor]) -> list[Tensor | None]:
-        """Give the values of a memory that is a list of tensors; None where there is none yet."""
+        """Return the values of a memory that is a list of tensors; None where there is none yet."""
         memory: list[Tensor | None] = getattr(self, name)
         found = [memory[index] if index < len(memory) else None for index in indices]
         return [old if old is None else old.to(new.device) for old, new in zip(found, like, strict=True)]
@@ -158,7 +158,7 @@ class Ascent(Rule, ABC):
         """
 
     def scales(self, slope: Slope) -> list[float] | None:
-        """Give the s of every parameter if ε = s·g, else None; only then the low-rank path can be taken."""
+        """Return the s of every parameter if ε = s·g, else None; only then the low-rank path can be taken."""
         return None
 
 
@@ -167,7 +167,7 @@ class Scaled(Ascent):
 
     @abstractmethod
     def scales(self, slope: Slope) -> list[float]:
-        """Give s for every parameter."""
+        """Return s for every parameter."""
 
     def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
         """Write w + s·g, in one reading of both."""
@@ -194,7 +194,7 @@ class Outer(Rule):
     damps = False
 
     def __call__(self, terms: LossTerms, surprise: Tensor | None) -> Tensor:
-        """Give one loss per example.
+        """Return one loss per example.
 
         Args:
             terms: Of the examples that count.
@@ -261,7 +261,7 @@ def ascent_rule(name: str) -> Callable[[A], A]:
 
 
 def find_ascent(rule: str | Ascent) -> Ascent:
-    """Give an ascent rule by its name.
+    """Return an ascent rule by its name.
 
     Args:
         rule: The name of the optimizer it belongs to, or a rule.

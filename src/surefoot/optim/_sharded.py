@@ -20,7 +20,7 @@ Shards = tuple[Any, tuple[int, ...]]  # a device mesh, and its dimensions along 
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Say whether a tensor is spread out over ranks."""
+    """Return whether a tensor is spread out over ranks."""
     if type(tensor) in (Tensor, nn.Parameter):
         return False
     from torch.distributed.tensor import DTensor  # slow to import, and few need it
@@ -29,7 +29,7 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def total(over: Callable[..., float], *lists: Sequence[Tensor]) -> float:
-    """Give a sum over all entries of lists of tensors, plain or sharded.
+    """Return a sum over all entries of lists of tensors, plain or sharded.
 
     Args:
         over: Sums up lists of plain tensors.

@@ -171,7 +171,7 @@ class SharpnessAware(Composed):
         return Slope(moving, grads, rhos, indices, self._norm(grads), self.t, self.model)
 
     def radius(self, group: dict[str, Any]) -> float:
-        """Give the radius of a parameter group at this step."""
+        """Return the radius of a parameter group at this step."""
         rho = float(group["rho"])
         check_radius(rho)  # somebody may have changed it
         return rho
@@ -223,7 +223,7 @@ class SharpnessAware(Composed):
                 torch._foreach_mul_(grads_of(params), scale)
 
     def _perturbed_norm(self, moving: list[Tensor]) -> float:
-        """Give the norm of the perturbed gradients, without reading those that are products of two known factors."""
+        """Return the norm of the perturbed gradients, without reading those that are products of two known factors."""
         known = {layer.weight: layer.found_square for layer in self._now.layers if layer.found_square is not None}
         if known:
             rest = [parameter for parameter in moving if parameter not in known]
@@ -305,7 +305,7 @@ class SharpnessAware(Composed):
         return loss
 
     def _layers(self) -> list[Layer]:
-        """Give the layers that listen in the clean pass: those that need not be moved, in a step that climbs."""
+        """Return the layers that listen in the clean pass: those that need not be moved, in a step that climbs."""
         is_scaled = type(self.ascent).scales is not Ascent.scales and not self.descent.needs_clean
         if not (is_scaled and self.low_rank and self._is_due and type(self.cadence).wanted is Cadence.wanted):
             return []
@@ -357,5 +357,5 @@ class SharpnessAware(Composed):
 
 
 def scale_of(scaler: GradScaler | None) -> float:
-    """Give the factor by which a scaler has multiplied the loss."""
+    """Return the factor by which a scaler has multiplied the loss."""
     return scaler.get_scale() if scaler is not None and scaler.is_enabled() else 1.0

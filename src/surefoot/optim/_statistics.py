@@ -32,7 +32,7 @@ class Networks:
         self._found = None
 
     def of(self, model: nn.Module | None, params: Iterable[Tensor]) -> list[nn.Module]:
-        """Give the networks.
+        """Return the networks.
 
         Args:
             model: The network, if it is known.
@@ -49,7 +49,7 @@ class Networks:
         return _alive(self._found)
 
     def others(self, model: nn.Module | None) -> list[nn.Module]:
-        """Give those that were found and hold no parameters of the optimizer; none where the model is known."""
+        """Return those that were found and hold no parameters of the optimizer; none where the model is known."""
         return _alive(self._others) if model is None else []
 
 

@@ -51,7 +51,7 @@ def understood(terms: LossTerms) -> tuple[LossTerms, Tensor | None]:
 
 
 def with_counted(terms: LossTerms) -> tuple[LossTerms, bool]:
-    """Say which examples count where the losses show it, and whether the losses are −log p_y.
+    """Return which examples count where the losses show it, and whether the losses are −log p_y.
 
     Args:
         terms: What a closure or a criterion gave.

@@ -53,7 +53,7 @@ class Watched(nn.Parameter):
             return func(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
-        """Give a copy that nobody watches."""
+        """Return a copy that nobody watches."""
         if id(self) not in memo:
             memo[id(self)] = nn.Parameter(self.detach().clone(), self.requires_grad)
         copied: nn.Parameter = memo[id(self)]

@@ -152,7 +152,7 @@ class Wrapper(Optimizer, metaclass=Making):
         self._kept = Buffers(self._networks.of(self.model, self.parameters())) if undone else None
 
     def own_state(self) -> dict[str, Any]:
-        """Give what this wrapper remembers beside its base: nested dicts and lists of tensors and plain values."""
+        """Return what this wrapper remembers beside its base: nested dicts and lists of tensors and plain values."""
         return {"t": self.t}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -160,7 +160,7 @@ class Wrapper(Optimizer, metaclass=Making):
         self.t = state["t"]
 
     def state_dict(self) -> dict[str, Any]:
-        """Give everything needed to go on: the base's state and groups, and the wrapper's own under one key."""
+        """Return everything needed to go on: the base's state and groups, and the wrapper's own under one key."""
         return {**self.base.state_dict(), OWN_STATE: self.own_state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -240,7 +240,7 @@ class Wrapper(Optimizer, metaclass=Making):
         return telling(loss if terms.penalty is None else loss + terms.penalty)
 
     def loss(self, logits: Tensor, labels: Tensor, *, ignore_index: int = -100) -> Tensor:
-        """Give the cross-entropy of a batch, reduced as the current pass needs it.
+        """Return the cross-entropy of a batch, reduced as the current pass needs it.
 
         This is the criterion for closures that call ``backward()`` themselves.
 
@@ -287,7 +287,7 @@ class Wrapper(Optimizer, metaclass=Making):
         loss.backward()
 
     def _has_gradients(self, leftovers: Leftovers | None = None) -> bool:
-        """Say whether a closure has called ``backward()`` itself."""
+        """Return whether a closure has called ``backward()`` itself."""
         return was_differentiated(self.parameters(), leftovers or {})
 
     def _clear(self, but: Leftovers | None = None) -> None:
@@ -298,7 +298,7 @@ class Wrapper(Optimizer, metaclass=Making):
                     parameter.grad = None
 
     def _moving(self) -> list[Tensor]:
-        """Give the parameters that have a gradient."""
+        """Return the parameters that have a gradient."""
         moving = [parameter for parameter in self.parameters() if parameter.grad is not None]
         for parameter in moving:
             if parameter.grad.layout != torch.strided:  # type: ignore[union-attr]  # has one, see above
@@ -306,7 +306,7 @@ class Wrapper(Optimizer, metaclass=Making):
         return moving
 
     def _gradient_norm(self, scaler: GradScaler | None = None) -> float:
-        """Give the norm of the gradients to step on; under a scaler, which has its own check, it may be infinite."""
+        """Return the norm of the gradients to step on; under a scaler, which has its own check, it may be infinite."""
         norm = total_norm([parameter.grad for parameter in self._moving()])  # type: ignore[misc]  # those that move have one
         return norm if scaler is not None else finite(norm, "gradient norm")
 
@@ -348,13 +348,13 @@ def _as_if_called_by(wrapper: Wrapper, hook: Callable[..., Any], _: Optimizer, a
 
 
 def finite_loss(loss: Tensor, what: str, scaler: GradScaler | None) -> float:
-    """Give a loss's value; a scaler, or ranks that must decide alike, look at the gradient instead of it."""
+    """Return a loss's value; a scaler, or ranks that must decide alike, look at the gradient instead of it."""
     value = loss.item()
     return value if math.isfinite(value) or scaler is not None or is_distributed() else finite(value, what)
 
 
 def finite(value: Tensor | float, what: str) -> float:
-    """Give a scalar's value.
+    """Return a scalar's value.
 
     Args:
         value: A loss or a norm.

@@ -48,7 +48,7 @@ class Posterior(Optimizer):
         self.seen = 0
 
     def precision(self, parameter: Tensor) -> Tensor:
-        """Give s, which starts at 1."""
+        """Return s, which starts at 1."""
         state = self.state[parameter]
         if not state:
             state["m"], state["s"] = torch.zeros_like(parameter), torch.ones_like(parameter)
@@ -63,7 +63,7 @@ class Posterior(Optimizer):
             self.q[parameter] = self.q[parameter].add_(q) if parameter in self.q else q
 
     def mean_seen(self) -> dict[Tensor, Tensor]:
-        """Give the mean of √s·|g| over the parts seen."""
+        """Return the mean of √s·|g| over the parts seen."""
         for q in self.q.values():
             q.div_(self.seen)
         self.seen = 1
@@ -107,7 +107,7 @@ class ByPrecision(Ascent):
         return None
 
     def to_share(self) -> dict[Tensor, Tensor]:
-        """Give what the precision is updated with."""
+        """Return what the precision is updated with."""
         return self.posterior.mean_seen()
 
     def discard(self) -> None:

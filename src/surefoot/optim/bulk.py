@@ -71,7 +71,7 @@ class Projected(Wrapper):
         """
 
     def own_state(self) -> dict[str, Any]:
-        """Give the basis beside what every wrapper remembers."""
+        """Return the basis beside what every wrapper remembers."""
         return {**super().own_state(), "basis": self._u}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ class Projected(Wrapper):
         self.project(grads, rows)
 
     def _refreshed(self) -> tuple[Tensor, float]:
-        """Give the basis of this step, orthonormal, and what it cost."""
+        """Return the basis of this step, orthonormal, and what it cost."""
         d = sum(self._sizes())
         if self._u is not None and self.t % self.r and len(self._u) == d:
             return self._u, 0.0
@@ -139,7 +139,7 @@ class Projected(Wrapper):
 
 
 def _coordinates(grads: list[Tensor], u: list[Tensor]) -> Tensor:
-    """Give Uᵀg over all parameters together."""
+    """Return Uᵀg over all parameters together."""
     return sum((rows.T @ grad.reshape(-1).to(rows) for grad, rows in zip(grads, u, strict=True)), torch.zeros(()))
 
 

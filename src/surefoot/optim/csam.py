@@ -40,7 +40,7 @@ class Damped(Outer):
         self.gamma = gamma
 
     def __call__(self, terms: LossTerms, surprise: Tensor | None) -> Tensor:
-        """Give one loss per example."""
+        """Return one loss per example."""
         if self.gamma == 0:
             return terms.per_example
         if surprise is None:

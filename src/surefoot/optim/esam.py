@@ -104,7 +104,7 @@ class ESAM(SharpnessAware):
         self._chosen = False
 
     def keep(self, grown: Tensor) -> Tensor:
-        """Give the indices of the examples to keep, in their order.
+        """Return the indices of the examples to keep, in their order.
 
         Args:
             grown: By how much each example's loss grew.
@@ -126,7 +126,7 @@ class ESAM(SharpnessAware):
         return super().reduce(terms)
 
     def _grown(self, losses: Tensor, batch: int) -> Tensor:
-        """Give by how much the losses of a batch have grown since the clean pass."""
+        """Return by how much the losses of a batch have grown since the clean pass."""
         if batch >= len(self._clean):
             raise InputError(f"{self._not_told} in the clean pass, too.")
         clean = self._clean[batch][0]
@@ -138,7 +138,7 @@ class ESAM(SharpnessAware):
         return losses - clean
 
     def _choose(self, grown: Tensor, counted: Tensor | None) -> Tensor:
-        """Give the indices of the examples to keep, which are the rows; one without losses that count is no example."""
+        """Return the indices of the examples to keep, the rows; one without losses that count is no example."""
         rows = grown.reshape(len(grown), -1)
         if counted is None:
             return self.keep(rows.mean(1))

@@ -44,7 +44,7 @@ class Coin(Cadence):
         self.p, self.p_end, self.n_steps, self.seed = p, end, n_steps or 1, seed
 
     def probability(self, t: int) -> float:
-        """Give p(t)."""
+        """Return p(t)."""
         done = min(1.0, t / self.n_steps)
         return (1 - done) * self.p + done * self.p_end
 

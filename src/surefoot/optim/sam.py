@@ -21,7 +21,7 @@ class Steepest(Scaled):
     """ε = ρ·g/‖g‖."""
 
     def scales(self, slope: Slope) -> list[float]:
-        """Give ρ/‖g‖, with one norm over all groups."""
+        """Return ρ/‖g‖, with one norm over all groups."""
         return [rho / (slope.norm + TINY) for rho in slope.rhos]
 
 

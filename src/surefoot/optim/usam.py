@@ -18,7 +18,7 @@ class Unnormalised(Scaled):
     """ε = ρ·g."""
 
     def scales(self, slope: Slope) -> list[float]:
-        """Give ρ."""
+        """Return ρ."""
         return slope.rhos
 
 

@@ -51,7 +51,7 @@ class Decoupled(Descent):
         self._sharpness = {}
 
     def to_share(self) -> dict[Tensor, Tensor]:
-        """Give the sharpness term."""
+        """Return the sharpness term."""
         return self._sharpness
 
 

@@ -177,7 +177,7 @@ def _bins(diagram: Json) -> Bins:
 
 
 def _outside(bins: Bins) -> str:
-    """Say how many bins are further off than chance explains."""
+    """Return how many bins are further off than chance explains."""
     bars = zip(bins.accuracy, bins.low or (), bins.high or (), strict=True)
     off = [not low <= at <= high for at, low, high in bars if at is not None and low is not None and high is not None]
     if not any(off):

@@ -27,7 +27,7 @@ class Choice:
     others: tuple[Row, ...]
 
     def against(self) -> list[Against]:
-        """Give the difference of ECE to each other method on the test split."""
+        """Return the difference of ECE to each other method on the test split."""
         return [(other.label, difference_of(other.by_seed, self.row.by_seed, "ece")) for other in self.others]
 
 
@@ -89,7 +89,7 @@ def reached(row: Row) -> str:
 
 
 def beats_constant(row: Row, split: str) -> bool:
-    """Say whether accuracy is clear above that of one constant answer; yes where that was not measured."""
+    """Return whether accuracy is clear above that of one constant answer; yes where that was not measured."""
     return split not in row.constant or row.constant[split].is_beaten
 
 
@@ -102,12 +102,12 @@ def constant_note(row: Row) -> str:
 
 
 def is_best(against: Sequence[Against]) -> bool:
-    """Say whether the chosen method is below all others, each interval clear of zero."""
+    """Return whether the chosen method is below all others, each interval clear of zero."""
     return bool(against) and all(_side(gap) == "below" for _, gap in against)
 
 
 def judge(against: Sequence[Against], *, begin: str = "That is") -> str:
-    """Say how the chosen method compares: with the first other in numbers, with the rest in words.
+    """Return how the chosen method compares: with the first other in numbers, with the rest in words.
 
     Args:
         against: The others, with the chosen method's ECE less theirs.

@@ -25,7 +25,7 @@ class Correlation:
 
 
 def pearson(x: Array, y: Array) -> float:
-    """Give the linear correlation; NaN where one of the two does not vary.
+    """Return the linear correlation; NaN where one of the two does not vary.
 
     Args:
         x: Values.
@@ -42,7 +42,7 @@ def pearson(x: Array, y: Array) -> float:
 
 
 def spearman(x: Array, y: Array) -> float:
-    """Give the correlation of ranks, ties sharing their mean rank.
+    """Return the correlation of ranks, ties sharing their mean rank.
 
     Args:
         x: Values.
@@ -115,7 +115,7 @@ def correlate(
 
 
 def effective_size(runs: Sequence[Array]) -> float:
-    r"""Say how many independent points would tell as much about a correlation.
+    r"""Return how many independent points would tell as much about a correlation.
 
     .. math:: n_e = n / (1 + 2 \sum_k (1 - k/n) r_x(k) r_y(k))
 
@@ -151,7 +151,7 @@ def _effective_size_of_run(run: Array) -> float:
 
 
 def _fisher(value: float, runs: Sequence[Array], *, ranked: bool) -> tuple[float, float]:
-    """Give tanh(artanh r ± t / √(n_e − 3)), with Student's t of n_e − 2 degrees since n_e is itself uncertain.
+    """Return tanh(artanh r ± t / √(n_e − 3)), with Student's t of n_e − 2 degrees since n_e is itself uncertain.
 
     Ranks spread by √(1 + r²/2) more (Bonett and Wright 2000).
     """

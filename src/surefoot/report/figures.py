@@ -248,7 +248,7 @@ def log_ticks(values: Sequence[float], *, percent: bool = False) -> Figure:
 
 
 def layout(height: int) -> Figure:
-    """Give what all figures look like."""
+    """Return what all figures look like."""
     return {
         "height": height,
         "margin": {"l": 8, "r": 20, "t": 26, "b": 8, "pad": 2},

@@ -31,7 +31,7 @@ class Mark:
 
 
 def mark_of(index: int) -> Mark:
-    """Give the method at this place its mark.
+    """Return the method at this place its mark.
 
     Args:
         index: Place of the method in the summary, from 0.

@@ -9,7 +9,7 @@ from surefoot.report.summary import Column, Difference, Spread
 
 
 def decimals(column: Column, *, fine: bool = False) -> int:
-    """Say how many decimals a column gets; the page has room for one more in percentages than the terminal."""
+    """Return how many decimals a column gets; the page has room for one more in percentages than the terminal."""
     return (2 if fine else 1) if column.percent else 3
 
 

@@ -73,7 +73,7 @@ def _method(index: int, row: Row) -> Method:
 
 
 def _drawn(methods: list[Method]) -> list[tuple[str, Mark, Mapping[str, Curve]]]:
-    """Give what curve figures draw: label, mark and curves."""
+    """Return what curve figures draw: label, mark and curves."""
     return [(method.row.label, method.mark, method.curves) for method in methods]
 
 

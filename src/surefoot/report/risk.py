@@ -38,7 +38,7 @@ _ALSO = ("nll", "brier")  # in the terminal, of the others
 
 
 def of_two(audits: Sequence[Json]) -> bool:
-    """Say whether all audits are of two classes."""
+    """Return whether all audits are of two classes."""
     return all(audit.get("two_classes") for audit in audits)
 
 
@@ -137,7 +137,7 @@ def repair_rows(two: Json) -> list[tuple[str, ...]]:
 
 
 def positive_words(two: Json) -> str:
-    """Say which class is the positive one, how often it is there, and how it was chosen."""
+    """Return which class is the positive one, how often it is there, and how it was chosen."""
     positive, risk = two["positive"], two["risk"]
     return (
         f"{positive['name']}, {show_count(risk['events'])} of {show_count(risk['n'])} ({positive['how']}); "

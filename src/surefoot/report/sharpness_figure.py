@@ -73,7 +73,7 @@ def sharpness_figure(methods: Sequence[Named]) -> Figure | None:
 
 
 def limit_of(curves: Mapping[str, Curve]) -> tuple[Curve, str] | None:
-    """Give the curvature beyond which a step overshoots, and how it follows from learning rate and momentum.
+    """Return the curvature beyond which a step overshoots, and how it follows from learning rate and momentum.
 
     Args:
         curves: Of one method.
@@ -88,7 +88,7 @@ def limit_of(curves: Mapping[str, Curve]) -> tuple[Curve, str] | None:
 
 
 def axis_range(measured: Sequence[Curve], limits: Sequence[Curve]) -> tuple[float, float]:
-    """Give both ends of the axis as powers of ten: what was measured, and a limit that comes near to it.
+    """Return both ends of the axis as powers of ten: what was measured, and a limit that comes near to it.
 
     Args:
         measured: Curves that must be seen whole.

@@ -61,7 +61,7 @@ class ShiftSummary:
 
     @property
     def origin(self) -> str:
-        """Say which pictures they are."""
+        """Return which pictures they are."""
         return f"test pictures as published in {Path(self.published).name}" if self.published else "test pictures"
 
     def verdict(self) -> str:

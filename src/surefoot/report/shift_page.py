@@ -43,7 +43,7 @@ def write_shift_page(summary: Summary, shift: ShiftSummary, path: Path | str, *,
 
 
 def shift_context(shift: ShiftSummary | None) -> dict[str, Any]:
-    """Give what the section about shifted data asks for; ``shift`` is None where nothing was measured."""
+    """Return what the section about shifted data asks for; ``shift`` is None where nothing was measured."""
     if shift is None:
         return {"shift": None}
     return {

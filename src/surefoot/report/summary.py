@@ -236,12 +236,12 @@ def _is_in_play(constants: dict[str, Constant]) -> bool:
 
 
 def spread_of(numbers: Sequence[float]) -> Spread:
-    """Give mean and standard deviation; one number has no deviation."""
+    """Return mean and standard deviation; one number has no deviation."""
     return Spread(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None, len(numbers))
 
 
 def _is_best(column: Column, key: str, means: dict[str, dict[str, Spread]]) -> bool:
-    """Say whether a method has the best mean of those in play."""
+    """Return whether a method has the best mean of those in play."""
     if column.key not in means.get(key, {}):
         return False
     others = [group[column.key].mean for group in means.values() if column.key in group]
@@ -256,7 +256,7 @@ def _differences(first: dict[int, dict[str, float]], other: dict[int, dict[str, 
 def difference_of(
     first: dict[int, dict[str, float]], other: dict[int, dict[str, float]], key: str
 ) -> Difference | None:
-    """Give other − first of one quantity over the seeds that both have.
+    """Return other − first of one quantity over the seeds that both have.
 
     Args:
         first: Values by seed.
@@ -271,7 +271,7 @@ def difference_of(
 
 
 def paired_difference(pairs: Sequence[float]) -> Difference:
-    """Give the mean of paired differences with Student's 95 % interval.
+    """Return the mean of paired differences with Student's 95 % interval.
 
     Args:
         pairs: One difference per seed.

@@ -76,7 +76,7 @@ def all_coupled(size: Size, optimizers: tuple[str, ...] = tuple(RATES), classes:
 
 
 def rates(optimizer: str, size: Size) -> tuple[float, ...]:
-    """Give the learning rates of an optimizer."""
+    """Return the learning rates of an optimizer."""
     return RATES[optimizer][1:3] if size == "smoke" else RATES[optimizer]
 
 

@@ -96,7 +96,7 @@ def _list(items: Any) -> str:
 
 
 def _brief(reason: str) -> str:
-    """Give the parts of a reason that decide, at most two; the study's own page has the others."""
+    """Return the parts of a reason that decide, at most two; the study's own page has the others."""
     deciding, *others = re.split(r"\. (?=(?:Not resolved|Held): )|; of the other parts ", reason)
     parts = deciding.split("; ")
     return "; ".join(parts[:2]) + ("; …" if others or len(parts) > 2 else "")

@@ -64,7 +64,7 @@ class Shift:
         shift(path, conditions(self.corruptions, self.severities, self.ood), n=self.n)
 
     def is_measured(self, run: RunFolder) -> bool:
-        """Say whether a run has all of it."""
+        """Return whether a run has all of it."""
         return set(self.places) <= self._read(run, "auroc").keys()
 
     def mean(self, run: RunFolder, metric: str) -> float | None:
@@ -93,7 +93,7 @@ class Shift:
 
 
 def corrupted(*ood: str, smoke: bool = False) -> Shift:
-    """Give the CSAM paper's corruptions, and strange data sets beside them.
+    """Return the CSAM paper's corruptions, and strange data sets beside them.
 
     Args:
         *ood: Their names.

@@ -132,7 +132,7 @@ class Runs:
         self.shifts = dict(shifts or {})
 
     def __getitem__(self, arm: str) -> dict[int, RunFolder]:
-        """Give an arm's runs by seed; none if all failed."""
+        """Return an arm's runs by seed; none if all failed."""
         return self.found.get(arm, {})
 
     def measure(self, arm: str, metric: str, *, calibrator: str | None = None, split: SplitName = "test") -> BySeed:
@@ -175,7 +175,7 @@ class Runs:
         return {seed: value for seed, value in found.items() if value is not None}
 
     def all(self) -> list[RunFolder]:
-        """Give all finished runs, arm by arm."""
+        """Return all finished runs, arm by arm."""
         return [run for runs in self.found.values() for run in runs.values()]
 
 
@@ -218,7 +218,7 @@ class Study:
 
 
 def spread(values: Mapping[int, float]) -> Spread | None:
-    """Give mean and standard deviation over seeds; None where there is no seed."""
+    """Return mean and standard deviation over seeds; None where there is no seed."""
     numbers = list(values.values())
     if not numbers:
         return None

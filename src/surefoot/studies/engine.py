@@ -107,11 +107,11 @@ class Engine(Protocol):
         ...
 
     def progress(self) -> Iterable[tuple[int, int, int, float]]:
-        """Give number, steps made, steps in all and loss of runs that moved; wait a moment if there are none."""
+        """Return number, steps made, steps in all and loss of runs that moved; wait a moment if there are none."""
         ...
 
     def ended(self) -> Iterable[tuple[int, BaseException | None]]:
-        """Give the runs that ended since this was last asked, with what went wrong."""
+        """Return the runs that ended since this was last asked, with what went wrong."""
         ...
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ def _attend(engine: Engine, todo: Sequence[Job], tell: Listener) -> dict[Path, S
 
 
 def _is_certain(error: SurefootError) -> bool:
-    """Say whether a second attempt must end the same way: runs are the same bits every time."""
+    """Return whether a second attempt must end the same way: runs are the same bits every time."""
     return isinstance(error, InputError | DivergedError)
 
 

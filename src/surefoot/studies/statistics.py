@@ -23,7 +23,7 @@ FEW = 5  # parts of a claim whose reasons are all given
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
-    """Give the mean of ``first − second`` over the seeds they share, with Student's interval.
+    """Return the mean of ``first − second`` over the seeds they share, with Student's interval.
 
     Args:
         first: Values by seed.
@@ -41,7 +41,7 @@ def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Estim
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """Give a mean with Student's interval."""
+    """Return a mean with Student's interval."""
     if not values:
         return NOTHING
     found = paired_difference(values)
@@ -49,7 +49,7 @@ def mean(values: Sequence[float]) -> Estimate:
 
 
 def ratio(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
-    r"""Give :math:`\sum_s a_s / \sum_s b_s` over the seeds they share, with a bootstrap interval over seeds.
+    r"""Return :math:`\sum_s a_s / \sum_s b_s` over the seeds they share, with a bootstrap interval over seeds.
 
     Args:
         first: Values by seed.
@@ -76,7 +76,7 @@ def ratio(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
 
 
 def correlation(pairs: Iterable[tuple[float, ...]]) -> float:
-    """Give Pearson's r of two series over the same moments; NaN for fewer than three or for constants.
+    """Return Pearson's r of two series over the same moments; NaN for fewer than three or for constants.
 
     Args:
         pairs: The two values at every moment.
@@ -93,7 +93,7 @@ def correlation(pairs: Iterable[tuple[float, ...]]) -> float:
 
 
 def mean_and_sd(values: Sequence[float]) -> Estimate:
-    """Give mean ± one standard deviation, as the papers print spreads over learning rates; not an interval."""
+    """Return mean ± one standard deviation, as the papers print spreads over learning rates; not an interval."""
     known = [value for value in values if math.isfinite(value)]
     if not known:
         return NOTHING
@@ -135,7 +135,7 @@ DECIDING: tuple[Outcome, ...] = ("did not hold", "not resolved", "held")  # what
 
 
 def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Verdict:
-    """Say whether a number lies above a limit: its whole interval must lie on one side.
+    """Return whether a number lies above a limit: its whole interval must lie on one side.
 
     Args:
         estimate: The number.
@@ -161,19 +161,19 @@ def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEE
 
 
 def below(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Verdict:
-    """Say whether a number lies below a limit; see :func:`above`."""
+    """Return whether a number lies below a limit; see :func:`above`."""
     turned: dict[Outcome, Outcome] = {"held": "did not hold", "did not hold": "held", "not resolved": "not resolved"}
     found = above(estimate, limit, what, least=least)
     return Verdict(turned[found.outcome], found.reason)
 
 
 def no_worse(estimate: Estimate, tolerance: float, what: str) -> Verdict:
-    """Say whether a difference is at least −tolerance with its whole interval, or certainly worse."""
+    """Return whether a difference is at least −tolerance with its whole interval, or certainly worse."""
     return above(estimate, -tolerance, what)
 
 
 def none_of(violations: Estimate, checked: Estimate, what: str) -> Verdict:
-    """Say whether something that must never happen never did."""
+    """Return whether something that must never happen never did."""
     if not checked.value:
         return Verdict("not resolved", f"{what}: nothing was checked")
     outcome: Outcome = "did not hold" if violations.value else "held"

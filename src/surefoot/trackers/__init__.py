@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from surefoot.errors import InputError
 from surefoot.method import split_methods
 from surefoot.registry import TRACKERS
-from surefoot.train.tracker import Horizon, Tracker
+from surefoot.training.tracker import Horizon, Tracker
 
 if TYPE_CHECKING:
     from surefoot.trackers._watch import Watch
@@ -66,7 +66,7 @@ def build_trackers(texts: Sequence[str], horizon: Horizon) -> list[Tracker]:
 
 
 def __getattr__(name: str) -> Any:
-    """Give ``Watch``, which needs this module, when it is first asked for."""
+    """Return ``Watch``, which needs this module, when it is first asked for."""
     if name == "Watch":
         from surefoot.trackers._watch import Watch
 

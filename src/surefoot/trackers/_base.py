@@ -13,8 +13,8 @@ from surefoot.errors import OptionError
 from surefoot.losses.mse import MSE
 from surefoot.schema import Moment, Split, SplitName
 from surefoot.seeding import generator
-from surefoot.train.predict import predict
-from surefoot.train.tracker import Every, Horizon
+from surefoot.training.predict import predict
+from surefoot.training.tracker import Every, Horizon
 
 WATCHED: tuple[SplitName, ...] = ("train", "test")
 
@@ -63,7 +63,7 @@ def check_examples(examples: int) -> int:
 
 
 def logits_of(moment: Moment, name: SplitName, examples: int) -> tuple[Tensor, Tensor]:
-    """Give logits and labels of a split's first examples; trackers of the same moment share them.
+    """Return logits and labels of a split's first examples; trackers of the same moment share them.
 
     Args:
         moment: What there is to see.
@@ -96,7 +96,7 @@ class Probe:
         self._found: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
 
     def __call__(self, moment: Moment) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Give inputs and labels of the probe, then of the held-out examples: the same tensors every time."""
+        """Return inputs and labels of the probe, then of the held-out examples: the same tensors every time."""
         if self._found is None:
             train, spare = moment.splits.train, moment.splits.calibration
             order = torch.randperm(len(train), generator=generator(0, "probe"))
@@ -117,5 +117,5 @@ def curved_loss(moment: Moment) -> LossFunction:
 
 
 def group_of(moment: Moment) -> dict[str, Any]:
-    """Give the options of the first parameter group; empty where no optimizer is known."""
+    """Return the options of the first parameter group; empty where no optimizer is known."""
     return moment.optimizer.param_groups[0] if moment.optimizer is not None else {}

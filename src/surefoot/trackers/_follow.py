@@ -57,7 +57,7 @@ class Followed:
         return self._solver.measure(moment.model, x, y, held_out=self._others)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what the next search starts from."""
+        """Return what the next search starts from."""
         if self._solver is not None:
             return self._solver.state_dict()
         return self._restored or {"vector": None, "logit_vector": None, "narrow": None}

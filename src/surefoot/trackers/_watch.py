@@ -11,8 +11,8 @@ from torch.optim import Optimizer
 
 from surefoot.schema import Moment, Split, Splits
 from surefoot.trackers import build_trackers, read_track
-from surefoot.train.panel import Panel
-from surefoot.train.tracker import Horizon
+from surefoot.training.panel import Panel
+from surefoot.training.tracker import Horizon
 
 Pair = tuple[Tensor, Tensor]
 

@@ -9,7 +9,7 @@ from surefoot.errors import OptionError
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
 from surefoot.trackers._base import Probe, Scheduled, curved_loss, schedule
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.training.tracker import Every, Horizon, Tracker
 
 
 class Alignment(Scheduled):

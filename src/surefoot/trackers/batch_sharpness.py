@@ -11,7 +11,7 @@ from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
 from surefoot.seeding import generator
 from surefoot.trackers._base import Scheduled, curved_loss, group_of, schedule
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.training.tracker import Every, Horizon, Tracker
 
 
 class BatchSharpnessTracker(Scheduled):

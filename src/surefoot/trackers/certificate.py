@@ -17,8 +17,8 @@ from surefoot.registry import TRACKERS
 from surefoot.schema import Moment, Split
 from surefoot.trackers._base import WATCHED, Probe, Scheduled, check_examples, group_of, logits_of, schedule
 from surefoot.trackers._follow import settled_form
-from surefoot.train.predict import predict
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.training.predict import predict
+from surefoot.training.tracker import Every, Horizon, Tracker
 
 N_BINS = 15
 

@@ -6,7 +6,7 @@ from surefoot.curvature.jacobian import jacobian_norms
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
 from surefoot.trackers._base import Probe, Scheduled, schedule
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.training.tracker import Every, Horizon, Tracker
 
 
 class Jacobian(Scheduled):

@@ -8,7 +8,7 @@ from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
 from surefoot.trackers._base import Probe, Scheduled, schedule
 from surefoot.trackers._follow import Followed, bracketed
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.training.tracker import Every, Horizon, Tracker
 
 
 class Kappa(Scheduled):
@@ -30,7 +30,7 @@ class Kappa(Scheduled):
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the last eigenvectors."""
+        """Return the last eigenvectors."""
         return {name: followed.state_dict() for name, followed in self._ends.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

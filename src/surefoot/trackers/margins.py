@@ -9,7 +9,7 @@ from surefoot.margins.moments import moments
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
 from surefoot.trackers._base import WATCHED, OnLogits, logits_of, schedule
-from surefoot.train.tracker import Horizon, Tracker
+from surefoot.training.tracker import Horizon, Tracker
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "median": 0.5, "q90": 0.9}
 

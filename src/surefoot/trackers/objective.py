@@ -7,7 +7,7 @@ import torch
 from surefoot.registry import TRACKERS
 from surefoot.schema import LossTerms, Moment
 from surefoot.trackers._base import WATCHED, OnLogits, logits_of, schedule
-from surefoot.train.tracker import Horizon, Tracker
+from surefoot.training.tracker import Horizon, Tracker
 
 
 class Objective(OnLogits):

@@ -10,7 +10,7 @@ from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
 from surefoot.trackers._base import Probe, Scheduled, group_of, schedule
 from surefoot.trackers._follow import Followed, bracketed
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.training.tracker import Every, Horizon, Tracker
 
 
 class PreconditionedSharpness(Scheduled):
@@ -32,7 +32,7 @@ class PreconditionedSharpness(Scheduled):
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the last eigenvector."""
+        """Return the last eigenvector."""
         return self._followed.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from surefoot.metrics.nll import nll
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment, SplitName
 from surefoot.trackers._base import WATCHED, OnLogits, logits_of, schedule
-from surefoot.train.tracker import Horizon, Tracker
+from surefoot.training.tracker import Horizon, Tracker
 
 METRICS = (("loss", nll), ("accuracy", accuracy), ("ece", ece), ("kce", kce))
 

@@ -9,7 +9,7 @@ from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
 from surefoot.trackers._base import Probe, Scheduled, schedule
 from surefoot.trackers._follow import Followed
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.training.tracker import Every, Horizon, Tracker
 
 
 class SharpnessOnTest(Scheduled):
@@ -30,7 +30,7 @@ class SharpnessOnTest(Scheduled):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the last eigenvector."""
+        """Return the last eigenvector."""
         return self._followed.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

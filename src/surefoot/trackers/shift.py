@@ -11,8 +11,8 @@ from surefoot.margins.bounds import Evidence, bound_checks
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment, Split
 from surefoot.trackers._base import Probe, Scheduled, schedule
-from surefoot.train.predict import predict
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.training.predict import predict
+from surefoot.training.tracker import Every, Horizon, Tracker
 
 SHARES = (0.25, 0.5, 1.0)  # of the radius
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment
 from surefoot.trackers._base import Scheduled, group_of, schedule
-from surefoot.train.tracker import Horizon, Tracker
+from surefoot.training.tracker import Horizon, Tracker
 
 OPTIONS = ("lr", "momentum", "rho")
 SAME = ("loss",)  # in the step's own record already

@@ -9,7 +9,7 @@ from surefoot.metrics.ece import ece
 from surefoot.registry import TRACKERS
 from surefoot.schema import Moment, Predictions, SplitName
 from surefoot.trackers._base import Scheduled, check_examples, logits_of, schedule
-from surefoot.train.tracker import Every, Horizon, Tracker
+from surefoot.training.tracker import Every, Horizon, Tracker
 
 
 class TemperedECE(Scheduled):

@@ -51,7 +51,7 @@ def build_augment(parts: Sequence[PartSpec], splits: Splits) -> Augment | None:
 
 
 def black_pixel(splits: Splits) -> Tensor:
-    """Give what the network sees where an image is black.
+    """Return what the network sees where an image is black.
 
     Args:
         splits: The data; images that were not scaled on loading are taken to be black at 0.

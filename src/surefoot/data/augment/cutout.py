@@ -44,7 +44,7 @@ def cutout(*, size: int = 16) -> Augmentation:
 
 
 def _within(length: int, size: int, n: int, generator: torch.Generator) -> Tensor:
-    """Say which of ``length`` places lie in an interval around a random one, shape ``(n, length)``."""
+    """Return which of ``length`` places lie in an interval around a random one, shape ``(n, length)``."""
     first = torch.randint(length, (n, 1), generator=generator) - size // 2
     places = torch.arange(length)
     return (first <= places) & (places < first + size)

@@ -27,7 +27,7 @@ def pick(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def places(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Give row and column numbers of a batch's pixels, shapes ``(h, 1)`` and ``(1, w)``."""
+    """Return row and column numbers of a batch's pixels, shapes ``(h, 1)`` and ``(1, w)``."""
     return torch.arange(x.shape[-2])[:, None], torch.arange(x.shape[-1])
 
 

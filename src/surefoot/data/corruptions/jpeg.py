@@ -82,7 +82,7 @@ def _lossy(x: Tensor, table: Tensor) -> Tensor:
 
 
 def _cosines() -> Tensor:
-    """Give the orthogonal 8×8 matrix of the discrete cosine transform."""
+    """Return the orthogonal 8×8 matrix of the discrete cosine transform."""
     k, i = torch.arange(8.0)[:, None], torch.arange(8.0)
     matrix = torch.cos(math.pi * k * (2 * i + 1) / 16) / 2
     matrix[0] /= math.sqrt(2)

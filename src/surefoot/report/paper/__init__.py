@@ -14,7 +14,7 @@ FORMATS = (".pdf", ".png", ".svg")
 
 
 def is_possible() -> bool:
-    """Say whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 

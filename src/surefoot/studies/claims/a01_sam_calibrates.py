@@ -47,7 +47,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 
 def analyse(runs: Runs) -> Analysis:
-    """Give ECE of both, and their ratio with its bootstrap interval over seeds."""
+    """Return ECE of both, and their ratio with its bootstrap interval over seeds."""
     sgd, sam = runs.measure("sgd", "ece"), runs.measure("sam", "ece")
     measured = {
         "sgd": spread(sgd),

@@ -29,7 +29,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 
 def analyse(runs: Runs) -> Analysis:
-    """Give paired differences in ECE and accuracy."""
+    """Return paired differences in ECE and accuracy."""
     numbers = {
         "ECE of SAM − ECE of CSAM": difference(runs.measure("sam", "ece"), runs.measure("csam", "ece")),
         "accuracy of CSAM − accuracy of SAM": difference(

@@ -41,7 +41,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 
 def analyse(runs: Runs) -> Analysis:
-    """Give peak, time to low error and mean sharpness of each optimizer, paired by rank of rate and seed."""
+    """Return peak, time to low error and mean sharpness of each optimizer, paired by rank of rate and seed."""
     ece = {name: ranked(runs, name, "train/ece") for name in NAMES}
     sharpness = {name: ranked(runs, name, "gn_sharpness/value") for name in NAMES}
     peak = {n: {k: max(v for _, v in series) for k, series in ece[n].items()} for n in NAMES}

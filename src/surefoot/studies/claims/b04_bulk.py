@@ -46,7 +46,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 
 def analyse(runs: Runs) -> Analysis:
-    """Give the largest sharpness and how much the loss jumps between moments."""
+    """Return the largest sharpness and how much the loss jumps between moments."""
     sharpest = {arm: _over(runs, arm, "gn_sharpness/value", max) for arm in runs.found}
     jumps = {arm: _over(runs, arm, "train/loss", _jump) for arm in runs.found}
     rows = [

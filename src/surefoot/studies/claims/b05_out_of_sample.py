@@ -38,7 +38,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 
 def analyse(runs: Runs) -> Analysis:
-    """Give both errors and margins at the end."""
+    """Return both errors and margins at the end."""
     rows = [Row(arm, measured={c.key: spread(runs.last(arm, c.key)) for c in COLUMNS}) for arm in runs.found]
     muon = arms_of(runs, "muon")
     train, test = ([v for arm in muon for v in runs.last(arm, f"{split}/ece").values()] for split in ("train", "test"))

@@ -47,7 +47,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 
 def analyse(runs: Runs) -> Analysis:
-    """Give certificate and error at the end, and count certificates that do not hold at any moment."""
+    """Return certificate and error at the end, and count certificates that do not hold at any moment."""
     rows = [Row(arm, measured={c.key: spread(runs.last(arm, c.key)) for c in COLUMNS}) for arm in runs.found]
     records = [r for run in runs.all() for r in run.tracked() if "shift/violated" in r]
     certified = sum(record[f"shift/certified@{at:g}"] for record in records for at in POINTS)

@@ -43,7 +43,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 
 def analyse(runs: Runs) -> Analysis:
-    """Give confidence on the training split and how much ECE and sharpness keep of their peaks."""
+    """Return confidence on the training split and how much ECE and sharpness keep of their peaks."""
     confidence = {arm: {seed: _confidence(run) for seed, run in runs[arm].items()} for arm in runs.found}
     kept = {key: {arm: _kept(runs, arm, key) for arm in runs.found} for key in ("train/ece", "gn_sharpness/value")}
     rows = [

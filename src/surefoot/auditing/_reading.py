@@ -1,0 +1,257 @@
+"""One walk through a source: sums over all rows, and random samples of them whose size does not grow."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.auditing._doubts import doubts_about
+from surefoot.auditing._kind import no_probabilities
+from surefoot.auditing._labels import Array
+from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
+from surefoot.errors import InputError
+from surefoot.metrics import Stream, top_label
+from surefoot.registry import METRICS
+from surefoot.seeding import generator
+
+SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
+LEAST_SAMPLED = 2_000  # rows, however many classes there are
+MOST_RANKED = 20_000  # rows for metrics that look at every example at once, hundreds of times
+MOST_SLICES = 50
+_TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
+
+OnRows = Callable[[int, float | None], None]  # rows read so far, and their share of the file
+
+
+@dataclass
+class Moments:
+    """Sums of a value per row: enough for its mean and the mean's standard error."""
+
+    n: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, values: Tensor) -> None:
+        """Add some rows."""
+        self.n += len(values)
+        self.total += values.sum().item()
+        self.squares += values.square().sum().item()
+
+    @property
+    def mean(self) -> float:
+        """Mean over all rows."""
+        return self.total / self.n
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean."""
+        variance = max(0.0, self.squares / self.n - self.mean**2)
+        return math.sqrt(variance / max(1, self.n - 1))
+
+
+@dataclass
+class Reading:
+    """What one walk through the rows leaves behind; its size does not depend on their number."""
+
+    bins: Stream
+    class_bins: Stream
+    moments: dict[str, Moments] = field(default_factory=lambda: {"nll": Moments(), "brier": Moments()})
+    of_wrong: dict[str, Moments] = field(default_factory=lambda: {"nll": Moments(), "brier": Moments()})
+    slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by column and value
+    class_slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # the same for each of two classes
+    n: int = 0
+    impossible: int = 0  # rows whose true class was given a probability of 0
+    labels_digest: str = ""
+    logits: Array = field(default_factory=lambda: np.empty((0, 0)))  # a random sample, in random order
+    labels: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    folds: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    confidence: Tensor = field(default_factory=lambda: torch.empty(0))  # another one, of more rows
+    correct: Tensor = field(default_factory=lambda: torch.empty(0))
+    doubts: tuple[str, ...] = ()  # whether these can be the predictions that they seem to be
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are."""
+        return self.class_bins.sums.shape[1]
+
+    def probs(self, most: int | None = None) -> Tensor:
+        """Probabilities of sampled rows in float64."""
+        return torch.from_numpy(self.logits[:most]).double().softmax(1)
+
+
+def read(
+    source: Source,
+    *,
+    n_bins: int,
+    where: str,
+    sampled_values: int = SAMPLED_VALUES,
+    on_rows: OnRows | None = None,
+) -> Reading:
+    """Walk through all rows once.
+
+    Args:
+        source: Its kind is known.
+        n_bins: Number of bins.
+        where: The file, for messages.
+        sampled_values: How many rows × classes to keep.
+        on_rows: Called while reading.
+
+    Returns:
+        Sums, slices and samples. The same rows of equally long sources are sampled, so two can be paired. Labels that
+        can hardly belong to the scores are refused.
+    """
+    reading = Reading(Stream("ece", n_bins=n_bins), Stream("classwise_ece", n_bins=n_bins))
+    digest = hashlib.blake2b(digest_size=16)
+    rows, tops, folds = Sample("rows"), Sample("top labels"), Folds()
+    for chunk in source.chunks():
+        log_p = log_probs(chunk, source, reading.n, where)
+        labels = torch.from_numpy(chunk.labels)
+        probs = log_p.exp()
+        reading.bins.update(probs, labels)
+        reading.class_bins.update(probs, labels)
+        losses = -log_p.gather(1, labels[:, None]).squeeze(1)
+        reading.impossible += int(losses.isinf().sum())
+        confidence, correct = top_label(probs, labels)
+        for name, values in (("nll", losses), ("brier", METRICS["brier"].facts["each"](probs, labels))):
+            reading.moments[name].add(values)
+            reading.of_wrong[name].add(values[~correct])
+        _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins, where)
+        if probs.shape[1] == 2:
+            _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins, where)
+        logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
+        rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
+        tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
+        digest.update(np.ascontiguousarray(chunk.labels).tobytes())
+        reading.n += len(labels)
+        if on_rows:
+            on_rows(reading.n, chunk.share)
+    reading.logits, reading.labels, reading.folds = rows.taken()
+    reading.confidence, reading.correct = map(torch.from_numpy, tops.taken())
+    reading.labels_digest = digest.hexdigest()
+    if reading.n:
+        reading.doubts = doubts_about(reading.logits, reading.labels, reading.confidence.numpy(), source)
+    return reading
+
+
+def log_probs(chunk: Chunk, source: Source, start: int, where: str) -> Tensor:
+    """Return log-probabilities in float64; −∞ where a probability is 0.
+
+    Args:
+        chunk: Some rows.
+        source: Says what the scores are.
+        start: Number of the first row, for messages.
+        where: The file, for messages.
+
+    Returns:
+        Shape ``(n, classes)``.
+
+    Raises:
+        InputError: If rows of probabilities do not sum to one.
+    """
+    scores = torch.from_numpy(chunk.scores.astype(np.float64))
+    if source.kind == "logits":
+        return scores.log_softmax(1)
+    sums, least = scores.sum(1), scores.min(1).values
+    off = ((sums - 1).abs() > SUM_TOLERANCE) | (least < 0)
+    if bool(off.any()):
+        row = int(off.to(torch.uint8).argmax())
+        raise no_probabilities(start + row, scores[row].numpy(), where)
+    return scores.log_()
+
+
+def _finite(log_p: Tensor, like: Array) -> Array:
+    """Make logits of probabilities: a probability of 0 becomes a very small one."""
+    logits: Array = log_p.clamp(min=float(np.log(_TINY))).numpy().astype(like.dtype)
+    return logits
+
+
+def walk(source: Source, where: str, on_rows: OnRows | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    """Go through all rows once more, as logits in float64 with labels."""
+    start = 0
+    for chunk in source.chunks():
+        if source.kind == "logits":
+            logits = torch.from_numpy(chunk.scores.astype(np.float64))
+        else:
+            logits = log_probs(chunk, source, start, where).clamp(min=float(np.log(_TINY)))
+        start += len(chunk.labels)
+        yield logits, torch.from_numpy(chunk.labels)
+        if on_rows:
+            on_rows(start, chunk.share)
+
+
+def _add_slices(
+    slices: dict[str, dict[str, Stream]],
+    metric: str,
+    chunk: Chunk,
+    probs: Tensor,
+    labels: Tensor,
+    n_bins: int,
+    where: str,
+) -> None:
+    for column, values in chunk.groups.items():
+        found = slices.setdefault(column, {})
+        names, places = np.unique(values, return_inverse=True)
+        if len(found.keys() | set(map(str, names))) > MOST_SLICES:
+            raise InputError(
+                f"Expected at most {MOST_SLICES} slices, but {column!r} has more values in {where}. "
+                "Group by something with few values."
+            )
+        for number, name in enumerate(names):
+            rows = torch.from_numpy(np.flatnonzero(places == number))
+            found.setdefault(str(name), Stream(metric, n_bins=n_bins)).update(probs[rows], labels[rows])
+
+
+class Folds:
+    """Deals rows into two halves at random, the same way in every walk through the same file."""
+
+    def __init__(self) -> None:
+        self._source = generator(0, "audit folds")
+
+    def next(self, n: int) -> Array:
+        """Return the half, 0 or 1, of each of the next n rows."""
+        halves: Array = torch.randint(2, (n,), generator=self._source).numpy()
+        return halves
+
+
+class Sample:
+    """Keeps the rows with the smallest random keys, which are drawn in the order of the rows.
+
+    Args:
+        purpose: Samples for different purposes are drawn independently.
+    """
+
+    def __init__(self, purpose: str) -> None:
+        self._source = generator(0, f"audit {purpose}")
+        self._parts: list[tuple[Array, ...]] = []
+        self._keys: list[Array] = []
+        self._limit = np.inf
+        self._room = 0
+
+    def add(self, room: int, *arrays: Array) -> None:
+        """Offer rows; of all that were offered, ``room`` are kept."""
+        self._room = room
+        keys = torch.rand(len(arrays[0]), generator=self._source, dtype=torch.float64).numpy()
+        small = keys < self._limit
+        self._keys.append(keys[small])
+        self._parts.append(tuple(array[small] for array in arrays))
+        if sum(map(len, self._keys)) > 2 * room:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        keys = np.concatenate(self._keys)
+        smallest = np.argsort(keys)[: self._room]
+        self._keys = [keys[smallest]]
+        if len(keys) > self._room:
+            self._limit = float(keys[smallest[-1]])
+        self._parts = [tuple(np.concatenate(column)[smallest] for column in zip(*self._parts, strict=True))]
+
+    def taken(self) -> tuple[Array, ...]:
+        """Return the kept rows in random order, so that the first of them are a sample too."""
+        self._shrink()
+        return self._parts[0]

@@ -1,0 +1,90 @@
+"""What temperature scaling would do, on rows that it was not fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.auditing._reading import Folds, Moments, OnRows, Reading, walk
+from surefoot.auditing._source import Source
+from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
+from surefoot.metrics import Stream
+from surefoot.metrics.interval import Interval
+from surefoot.metrics.reliability import Consistency, Reliability
+from surefoot.metrics.verdict import verdict_of_sums
+from surefoot.schema import Predictions
+
+TOO_FEW = 20  # rows; a temperature fitted on fewer says nothing
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Temperature scaling and how it fares on rows that it was not fitted on. Fractions."""
+
+    temperature: float
+    fitted_on: str
+    ece: Interval
+    chance: Consistency
+    nll: float
+    reliability: Reliability
+
+
+def fit(reading: Reading, rows: slice | np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None) -> float:
+    """Fit a temperature on sampled rows."""
+    chosen = slice(None) if rows is None else rows
+    return fit_temperature(Predictions(reading.logits[chosen], reading.labels[chosen], "calibration")).temperature
+
+
+def repair(
+    source: Source,
+    reading: Reading,
+    held_out: Reading | None,
+    *,
+    n_bins: int,
+    level: float,
+    where: str,
+    on_rows: OnRows | None = None,
+) -> tuple[Repair | None, str]:
+    """Fit elsewhere and score all rows; or fit on each half of the rows and score on the other.
+
+    Args:
+        source: The rows to be scored.
+        reading: What was read of them.
+        held_out: What was read of a calibration set, if there is one.
+        n_bins: Number of bins.
+        level: Of the interval.
+        where: The file, for messages.
+        on_rows: Called while reading.
+
+    Returns:
+        What scaling would do; or None, and why there is nothing to say.
+    """
+    fitted = held_out or reading
+    if len(fitted.labels) < TOO_FEW:
+        return None, f"{len(fitted.labels)} examples are too few to fit a temperature"
+    overall = fit(fitted)
+    if overall < 1.001 * LOWEST:
+        return None, "every true class has the largest score, so no temperature is low enough"
+    if overall > 0.999 * HIGHEST:
+        return None, "the scores say nothing about the labels, so no temperature is high enough"
+    if held_out is not None:
+        pair, on = (overall, overall), "the calibration set of the same file"
+    else:
+        pair, on = (fit(reading, reading.folds == 1), fit(reading, reading.folds == 0)), "one half of the rows"
+        on += ", scored on the other, and the other way round"
+    bins, losses, folds = Stream("ece", n_bins=n_bins), Moments(), Folds()
+    by_half = torch.tensor(pair, dtype=torch.float64)
+    for logits, labels in walk(source, where, on_rows):
+        half = torch.from_numpy(folds.next(len(labels)))
+        _score(logits / by_half[half][:, None], labels, bins, losses)
+    after = verdict_of_sums(bins.sums, level=level)
+    return Repair(overall, on, after.ece, after.consistency, losses.mean, after.reliability), ""
+
+
+def _score(logits: Tensor, labels: Tensor, bins: Stream, losses: Moments) -> None:
+    log_p = logits.log_softmax(1)
+    bins.update(log_p.exp(), labels)
+    losses.add(-log_p.gather(1, labels[:, None]).squeeze(1))

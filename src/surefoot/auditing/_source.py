@@ -1,0 +1,175 @@
+"""Rows of a predictions file, some at a time, and what every one of them must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels, one_per_row
+from surefoot.auditing._names import Kind, Split
+from surefoot.auditing._rows import Gaps, StrangeLabels
+from surefoot.errors import InputError
+
+VALUES_AT_ONCE = 1 << 18  # rows × classes per chunk: a few megabytes, whatever the file's size
+SUM_TOLERANCE = 1e-3  # a softmax in half precision is off by almost this much
+MOST_ROUNDED = 5.0  # percent that the sum of rounded percentages may be off
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Consecutive rows as they stand in the file: a gap in the scores is NaN, labels are whatever they are."""
+
+    scores: Array
+    labels: Array
+    groups: Mapping[str, Array] = field(default_factory=dict)
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive rows: scores (n, classes), labels (n,) and one array per group column."""
+
+    scores: Array
+    labels: Array
+    groups: Mapping[str, Array] = field(default_factory=dict)
+    share: float | None = None
+    """How much of the file has been read after this chunk, in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One model's predictions in a file, to be read as often as need be without ever holding all of them.
+
+    Attributes:
+        model: Its name within the file; empty where there is one.
+        split: Of which split the rows are; empty where the file does not say.
+        took: What was taken for what, for people.
+        kind: Logits or probabilities; None until the values have told.
+        class_names: One per class; empty if the file has none.
+        where: The file, for messages.
+        columns: What the scores' columns, or their array, and the labels are called.
+        start: Starts reading from the first row.
+        start_labels: The same, the labels alone.
+        meaning: What the labels mean; None until that is settled.
+        percent: Whether the scores are probabilities in percent.
+        settled: Whether somebody said what the labels mean: the user, or the file.
+        notes: What a reader of the results must know about the file.
+    """
+
+    model: str
+    split: Split
+    took: str
+    kind: Kind | None
+    class_names: tuple[str, ...]
+    where: str
+    columns: tuple[tuple[str, ...], str]
+    start: Callable[[], Generator[Raw]]
+    start_labels: Callable[[], Generator[Array]]
+    meaning: Meaning | None = None
+    percent: bool = False
+    settled: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Model and split in words; empty where the file names neither."""
+        return ", ".join(word for word in (self.model, self.split) if word)
+
+    def chunks(self) -> Generator[Chunk]:
+        """Read all rows, some at a time."""
+        with closing(self.start()) as reading:
+            for raw in reading:
+                scores = self.scores(raw)
+                labels, _ = one_per_row(raw.labels, scores.shape, self.where)
+                if missing_labels(labels, self.class_names).any():
+                    self.refuse_gaps()
+                numbers, off = as_numbers(labels, self.meaning or "from-0", scores.shape[1], self.class_names)
+                if off.any():
+                    self.refuse_labels(scores.shape[1])
+                yield Chunk(scores, numbers, raw.groups, raw.share)
+
+    def first(self) -> Raw | None:
+        """Read the first rows only, as they stand in the file."""
+        with closing(self.start()) as reading:
+            return next(reading, None)
+
+    def scores(self, raw: Raw) -> Array:
+        """Bring scores into one form, shape ``(n, classes)``, and refuse those that no prediction can have."""
+        scores = check_scores(raw.scores, self.where)
+        if not np.isfinite(scores.sum(dtype=np.float64)) and not np.isfinite(scores).all():  # mostly one pass
+            self.refuse_gaps()
+        if self.percent:
+            scores = from_percent(scores)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores) if self.kind == "logits" else 1 - scores, scores], axis=1)
+        return scores
+
+    def refuse_gaps(self) -> None:
+        """Look through all rows for what is missing, and say how many, where and in which columns."""
+        names, label = self.columns
+        gaps = Gaps()
+        with closing(self.start()) as reading:
+            for raw in reading:
+                scores = check_scores(raw.scores, self.where)
+                labels, _ = one_per_row(raw.labels, scores.shape, self.where)
+                gaps.add(~np.isfinite(scores), names, missing_labels(labels, self.class_names), label)
+        raise gaps.error(self.where)
+
+    def refuse_labels(self, n_classes: int) -> None:
+        """Look through all labels for those that are no class, and say how many, where and what they are."""
+        strange = StrangeLabels(self.meaning or "from-0", n_classes, self.class_names)
+        with closing(self.start()) as reading:
+            for raw in reading:
+                strange.add(one_per_row(raw.labels, raw.scores.shape, self.where)[0])
+        raise strange.error(self.where)
+
+
+def rows_per_chunk(n_classes: int) -> int:
+    """Return how many rows to read at once."""
+    return max(1, VALUES_AT_ONCE // max(1, n_classes))
+
+
+def check_scores(scores: Array, where: str) -> Array:
+    """Refuse what cannot be scores.
+
+    Args:
+        scores: Shape ``(n, classes)``, or ``(n,)`` for two classes: the probability of class 1, or its logit.
+        where: The file, for messages.
+
+    Returns:
+        The same as float32 or float64.
+
+    Raises:
+        InputError: If they are no numbers, or not one row of at least two per example.
+    """
+    if scores.dtype.kind not in "fiu":
+        raise InputError(f"Expected numbers as scores, but got {scores.dtype} in {where}. Save plain arrays.")
+    if scores.ndim not in (1, 2):
+        raise InputError(
+            f"Expected scores (n, classes) and one label per row, but got scores {scores.shape} in {where}. Save "
+            "arrays that belong together."
+        )
+    if scores.ndim == 2 and scores.shape[1] < 2:
+        raise InputError(
+            f"Expected at least two classes, but the scores are {scores.shape} in {where}. Give a column per class, or "
+            "for two classes a flat array with the probability of class 1."
+        )
+    wanted = np.float32 if scores.dtype.kind == "f" and scores.dtype.itemsize <= 4 else np.float64
+    return scores.astype(wanted, copy=False)
+
+
+def from_percent(scores: Array) -> Array:
+    """Make probabilities of percentages; those that were rounded are brought back to a sum of 1."""
+    if scores.ndim == 1:
+        return scores / 100
+    sums = scores.sum(axis=1, keepdims=True, dtype=np.float64)
+    rounded = np.abs(sums - 100) <= rounding(scores.shape[1])
+    return (scores / np.where(rounded, sums, 100)).astype(scores.dtype)
+
+
+def rounding(n_classes: int) -> float:
+    """Return how far from 100 the sum of percentages may be that were rounded to whole numbers."""
+    return min(MOST_ROUNDED, 0.5 * n_classes)

@@ -1,0 +1,143 @@
+"""What the columns of a table are: a column per class, or a list of scores per row."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from surefoot.auditing._cells import Column, floats, labels, texts
+from surefoot.auditing._columns import by_hand, pick_by_values, pick_columns
+from surefoot.auditing._labels import Array, texts_of
+from surefoot.auditing._names import (
+    Pick,
+    is_weight,
+    label_column,
+    notes_on_weights,
+    pick_arrays,
+    picked_by_hand,
+    take_apart,
+)
+from surefoot.auditing._readers import Batches, Columns, read_table, table_suffix
+from surefoot.auditing._source import Raw, Source, rows_per_chunk
+from surefoot.errors import InputError
+
+
+def open_table(
+    path: Path, group_names: tuple[str, ...], label: str | None, scores: tuple[str, ...] = ()
+) -> list[Source]:
+    """List the predictions in a table.
+
+    Args:
+        path: The file.
+        group_names: Columns that divide the rows into slices.
+        label: The label column, where its name does not tell.
+        scores: The score columns, where their names do not tell.
+
+    Returns:
+        One source per model.
+
+    Raises:
+        InputError: If the file cannot be read or its columns do not tell what they are.
+    """
+    batches = read_table(path)
+    with closing(batches(64, None, ())) as reading:
+        first, _ = next(reading, ({}, None))
+    if not any(len(values) for values in first.values()):
+        raise InputError(f"Expected at least one row, but {path.name} has none. Check the file.")
+    if missing := [name for name in (*group_names, *([label] if label else []), *scores) if name not in first]:
+        raise InputError(f"Expected a column {missing[0]!r}, but {path.name} has {_shown(first)}. Check its name.")
+    label = label or label_column([name for name in first if name not in scores], path.name)
+    picks = [] if label is None else _picks(path, batches, first, group_names, label, scores)
+    picks = [pick for pick in picks if pick.labels not in pick.scores]
+    if not picks:
+        raise InputError(
+            f"Expected a label column and scores such as logit_0, logit_1 or prob_cat, prob_dog, but {path.name} has "
+            f"{_shown(first)}. Rename them, or say which with --labels and --scores."
+        )
+    notes = notes_on_weights(filter(is_weight, first), (*group_names, label or "", *scores), "Column")
+    return [replace(_source(path, batches, pick, group_names), notes=notes) for pick in picks]
+
+
+def _picks(
+    path: Path, batches: Batches, first: Columns, group_names: tuple[str, ...], label: str, scores: tuple[str, ...]
+) -> list[Pick]:
+    lists = [name for name, values in first.items() if _is_list(values)]
+    known = {name: part.role for name in first if (part := take_apart(name))}
+    usable = [name for name in first if name in lists or known.get(name) in ("labels", "classes")]
+    picks, classes = pick_arrays(usable, label, path.name)
+    names = _class_names(path, first, classes) if classes else ()
+    if len(scores) == 1:
+        picks = picked_by_hand(scores[0], [label], label, path.name)
+    elif scores:
+        return [by_hand(scores, label)]
+    if picks:
+        return [replace(pick, class_names=names) for pick in picks]
+    rest = [name for name in first if name != label and name not in group_names and name not in lists]
+    if picks := pick_columns([label, *rest], label):
+        return picks
+    return pick_by_values(first, rest, label, lambda: _label_texts(path, batches, label), path.name)
+
+
+def _class_names(path: Path, first: Columns, key: str) -> tuple[str, ...]:
+    """Read names that stand once in a file of columns, or in every row as a list."""
+    values = first[key]
+    if _is_list(values):
+        return tuple(str(name) for name in values[0])
+    is_once = table_suffix(path) == ".json" and isinstance(values, np.ndarray)
+    return tuple(str(name) for name in values) if is_once else ()
+
+
+def _is_list(values: Column) -> bool:
+    return values.ndim == 2 if isinstance(values, np.ndarray) else any(isinstance(value, list) for value in values)
+
+
+def _label_texts(path: Path, batches: Batches, label: str) -> set[str]:
+    found: set[str] = set()
+    for each in _label_parts(path, batches, label):
+        found.update(texts_of(each.ravel()))
+    return found
+
+
+def _label_parts(path: Path, batches: Batches, label: str) -> Generator[Array]:
+    row = 0
+    with closing(batches(rows_per_chunk(1), [label], ())) as reading:
+        for columns, _ in reading:
+            yield labels(columns[label], row, path.name)
+            row += len(columns[label])
+
+
+def _source(path: Path, batches: Batches, pick: Pick, group_names: tuple[str, ...]) -> Source:
+    names = list(dict.fromkeys((*pick.scores, pick.labels, *group_names)))
+
+    def start() -> Generator[Raw]:
+        row = 0
+        several = len(pick.scores) > 1  # a single column may hold lists of any length
+        n = rows_per_chunk(len(pick.scores) if several else 100)
+        with closing(batches(n, names, pick.scores if several else ())) as reading:
+            for columns, share in reading:
+                groups = {name: texts(columns[name]) for name in group_names}
+                found = labels(columns[pick.labels], row, path.name)
+                yield Raw(_scores(columns, pick, row, path.name), found, groups, share)
+                row += len(found)
+
+    def start_labels() -> Generator[Array]:
+        return _label_parts(path, batches, pick.labels)
+
+    what = pick.scores[0] if len(pick.scores) == 1 else f"{pick.scores[0]}…{pick.scores[-1]}"
+    took = f"{what!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
+    columns = (pick.scores, pick.labels)
+    return Source(pick.model, pick.split, took, pick.kind, pick.class_names, path.name, columns, start, start_labels)
+
+
+def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> Array:
+    values = [floats(columns[name], name, start, where) for name in pick.scores]
+    return values[0] if len(values) == 1 else np.stack(values, axis=1)
+
+
+def _shown(columns: Iterable[str]) -> str:
+    names = list(columns)
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "") or "none"

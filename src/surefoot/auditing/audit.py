@@ -1,0 +1,237 @@
+"""Can these predictions be trusted? Every number with an interval, and what would repair them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from surefoot.auditing._kind import Said
+from surefoot.auditing._labels import Meaning
+from surefoot.auditing._measures import by_chance, measure
+from surefoot.auditing._names import Split
+from surefoot.auditing._reading import OnRows, Reading, read
+from surefoot.auditing._repair import repair
+from surefoot.auditing._source import Source
+from surefoot.auditing._two_classes import TwoClasses, slice_risk, two_classes
+from surefoot.auditing.files import open_predictions
+from surefoot.auditing.result import Audit, SliceVerdict
+from surefoot.errors import InputError
+from surefoot.metrics.aurc import risk_coverage
+from surefoot.metrics.verdict import verdict_of_sums
+
+_WANTED: tuple[Split, ...] = ("test", "", "calibration", "train")  # the first that a model has is audited
+
+
+def audit(
+    path: Path | str,
+    *,
+    kind: Said | None = None,
+    labels: str | None = None,
+    groups: Sequence[str] = (),
+    scores: Sequence[str] = (),
+    labels_are: Meaning | None = None,
+    model: str | None = None,
+    positive: str | None = None,
+    n_bins: int = 15,
+    level: float = 0.95,
+    on_rows: OnRows | None = None,
+) -> list[Audit]:
+    """Audit a file of predictions, reading it in pieces.
+
+    Where a file holds a calibration (or validation) and a test set, the test set is audited and repaired by what
+    was fitted on the other. Else the temperature is fitted on one half of the rows and scored on the other half.
+
+    Args:
+        path: The file; see :func:`~surefoot.auditing.files.open_predictions`.
+        kind: Logits, probabilities or percent, where names and values do not tell.
+        labels: The labels' file, array or column, where names do not tell.
+        groups: Arrays or columns that divide the rows into slices.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
+        model: Audit this one only, of several in the file.
+        positive: Of two classes, the name or number of the one whose probability is the risk.
+        n_bins: Number of bins.
+        level: Of the intervals.
+        on_rows: Called while reading, with the rows read and their share of the file.
+
+    Returns:
+        One audit per model in the file.
+    """
+    sources = open_predictions(path, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
+    found = choose(sources, model, Path(path).name)
+    return [audit_source(*pair, Path(path).name, n_bins, level, on_rows, positive)[0] for pair in found]
+
+
+def choose(sources: Sequence[Source], model: str | None, where: str) -> list[tuple[Source, Source | None]]:
+    """Choose for each model what to audit, and a calibration set to fit on if there is one.
+
+    Args:
+        sources: All that a file holds.
+        model: This one only.
+        where: The file, for messages.
+
+    Returns:
+        Pairs of the two.
+
+    Raises:
+        InputError: If there is no such model.
+    """
+    names = list(dict.fromkeys(source.model for source in sources))
+    if model is not None and model.lower() not in names:
+        known = ", ".join(filter(None, names)) or "one without a name"
+        raise InputError(f"Expected a model in {where}, but got {model!r}. It holds {known}.")
+    pairs = []
+    for name in names if model is None else [model.lower()]:
+        splits = {source.split: source for source in sources if source.model == name}
+        audited = next(splits[split] for split in _WANTED if split in splits)
+        held_out = splits.get("calibration") if audited.split in ("test", "") else None
+        pairs.append((audited, held_out))
+    return pairs
+
+
+def choose_one(sources: Sequence[Source], model: str | None, where: str) -> tuple[Source, Source | None]:
+    """Choose what to audit where it must be one model.
+
+    Args:
+        sources: All that a file holds.
+        model: This one.
+        where: The file, for messages.
+
+    Returns:
+        What to audit, and a calibration set if there is one.
+
+    Raises:
+        InputError: If there are several and none was chosen.
+    """
+    pairs = choose(sources, model, where)
+    if len(pairs) > 1:
+        names = ", ".join(source.model or "one without a name" for source, _ in pairs)
+        raise InputError(f"Expected one model, but {where} holds {names}. Say --model NAME.")
+    return pairs[0]
+
+
+def audit_source(
+    source: Source,
+    held_out: Source | None,
+    file: str,
+    n_bins: int,
+    level: float,
+    on_rows: OnRows | None,
+    positive: str | None = None,
+) -> tuple[Audit, Reading]:
+    """Audit one model.
+
+    Args:
+        source: What to audit.
+        held_out: Its calibration set, if the file has one.
+        file: Name of the file.
+        n_bins: Number of bins.
+        level: Of the intervals.
+        on_rows: Called while reading.
+        positive: Of two classes, the one whose probability is the risk.
+
+    Returns:
+        The audit, and what was read.
+
+    Raises:
+        InputError: If the options make no sense for these predictions.
+    """
+    if n_bins < 1 or not 0 < level < 1:
+        raise InputError(f"Expected bins ≥ 1 and a level between 0 and 1, but got {n_bins} and {level}.")
+    reading = read(source, n_bins=n_bins, where=file, on_rows=on_rows)
+    fitted = read(held_out, n_bins=n_bins, where=file) if held_out is not None else None
+    if positive is not None and reading.n_classes != 2:
+        raise InputError(f"Expected two classes with --positive, but {file} has {reading.n_classes}. Leave it out.")
+    two = None
+    if reading.n_classes == 2:
+        names = source.class_names
+        two = two_classes(reading, fitted, names, positive=positive, n_bins=n_bins, level=level, where=file)
+    found, why = repair(source, reading, fitted, n_bins=n_bins, level=level, where=file, on_rows=on_rows)
+    verdict = verdict_of_sums(reading.bins.sums, reading.class_bins.sums, level=level)
+    if two is not None:
+        verdict = replace(verdict, finding=two.finding)
+        if two.temperature is None or not two.temperature.repairs:  # it would repair the confidence, not the risk
+            found, why = None, two.why_no_repair or f"a temperature does not repair P({two.positive.name})"
+    measures = {"accuracy": verdict.accuracy, "confidence_gap": verdict.gap, "ece": verdict.ece}
+    ranked = len(reading.confidence)
+    return Audit(
+        file=file,
+        model=source.model,
+        split=source.split,
+        took=source.took + (f"; fitted on {held_out.took}" if held_out is not None else ""),
+        kind=source.kind or "logits",
+        n=reading.n,
+        n_classes=reading.n_classes,
+        class_names=source.class_names,
+        verdict=verdict,
+        measures={**measures, **measure(reading, level), **(two.measures() if two is not None else {})},
+        chance=by_chance(reading, verdict.consistency),
+        sampled=ranked if ranked < reading.n else None,
+        repair=found,
+        why_no_repair=why,
+        slices=_slices(reading, level) if two is None else _risk_slices(reading, level, two),
+        risk_coverage=_risk_coverage(reading),
+        notes=tuple(_notes(reading, source)),
+        held_out=held_out is not None,
+        two_classes=two,
+        doubts=reading.doubts,
+    ), reading
+
+
+def _slices(reading: Reading, level: float) -> tuple[SliceVerdict, ...]:
+    """Judge every slice, the worst of a column first."""
+    found = []
+    for column, streams in reading.slices.items():
+        judged = {value: verdict_of_sums(each.sums, level=level) for value, each in streams.items()}
+        verdicts = [SliceVerdict(column, value, each) for value, each in judged.items()]
+        found += sorted(verdicts, key=lambda each: (each.verdict.finding == "calibrated", -each.verdict.ece.estimate))
+    return tuple(found)
+
+
+def _risk_slices(reading: Reading, level: float, two: TwoClasses) -> tuple[SliceVerdict, ...]:
+    """Judge the risk of every slice, the worst of a column first."""
+    found = []
+    for each in _slices(reading, level):
+        risk = slice_risk(reading.class_slices[each.column][each.value].sums, two.positive, level)
+        found.append(replace(each, verdict=replace(each.verdict, finding=risk.finding), risk=risk))
+    columns = list(reading.slices)
+    order = {"calibrated": 1}
+    return tuple(
+        sorted(
+            found,
+            key=lambda each: (
+                columns.index(each.column),
+                order.get(each.verdict.finding, 0),
+                -abs(each.risk.gap.estimate) if each.risk else 0.0,
+            ),
+        )
+    )
+
+
+def _risk_coverage(reading: Reading, points: int = 100) -> tuple[tuple[float, float], ...]:
+    risk = risk_coverage(reading.confidence, reading.correct)
+    n = len(risk)
+    counts = sorted({math.ceil(n * (i + 1) / points) for i in range(points)})
+    return tuple((k / n, risk[k - 1].item()) for k in counts)
+
+
+def _notes(reading: Reading, source: Source) -> list[str]:
+    notes = list(source.notes)
+    seen = int((reading.class_bins.sums[2].sum(1) > 0).sum())
+    if reading.impossible:
+        rows = "1 row gives" if reading.impossible == 1 else f"{reading.impossible:,} rows give"
+        notes.append(f"{rows} the true class a probability of 0, so the NLL is infinite.")
+    if seen == 1:
+        notes.append("All labels are of one class; nothing can be said about the others.")
+    elif seen < reading.n_classes:
+        notes.append(f"{reading.n_classes - seen:,} of {reading.n_classes:,} classes have no example.")
+    if source.split == "train":
+        notes.append("These are predictions for training data, which look better than they are.")
+    if len(reading.confidence) < reading.n:
+        notes.append(
+            f"Measures that rank examples against each other are computed on {len(reading.confidence):,} rows drawn at "
+            "random, all others on every row."
+        )
+    return notes

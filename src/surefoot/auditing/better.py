@@ -1,0 +1,120 @@
+"""Which of two predictions of the same examples is better calibrated, said only where chance would seldom say it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from surefoot.auditing._reading import Reading
+from surefoot.metrics import top_label
+from surefoot.metrics.bootstrap import bootstrap_sums
+from surefoot.metrics.ece_interval import ece_difference
+from surefoot.metrics.interval import Interval
+from surefoot.metrics.mean_losses import loss
+from surefoot.metrics.paired import paired_gap, paired_share
+from surefoot.metrics.verdict import Verdict
+from surefoot.registry import METRICS
+
+Letter = Literal["A", "B"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Rows that were sampled of both."""
+
+    probs: tuple[Tensor, Tensor]
+    labels: Tensor
+
+    @classmethod
+    def of(cls, a: Reading, b: Reading, few: int) -> Pair:
+        """Take the first sampled rows, which are the same of both."""
+        return cls((a.probs(few), b.probs(few)), torch.from_numpy(a.labels[:few]))
+
+    @cached_property
+    def tops(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Confidence and correctness of both."""
+        a, b = self.probs
+        return top_label(a, self.labels), top_label(b, self.labels)
+
+    def share(self, level: float) -> Interval:
+        """Return the difference of accuracies."""
+        (_, a), (_, b) = self.tops
+        return paired_share("accuracy", a, b, level)
+
+    def gap(self, level: float, sign: int = -1) -> Interval:
+        """Return the difference of confidence − accuracy, or the sum."""
+        return paired_gap(*self.tops, level, sign=sign)
+
+    def loss(self, name: str, level: float) -> Interval:
+        """Return the difference of a mean loss."""
+        each = METRICS[name].facts["each"]
+        a, b = (each(probs, self.labels).double() for probs in self.probs)
+        (_, right_a), (_, right_b) = self.tops
+        return loss(name, a - b, right_a & right_b, level, (-math.inf, math.inf))
+
+
+@dataclass(frozen=True)
+class Better:
+    """The better calibrated one, and what shows it."""
+
+    letter: Letter
+    by: Literal["confidence_gap", "ece"]
+
+
+def better_calibrated(a: Verdict, b: Verdict, bins: tuple[Tensor, Tensor], pair: Pair, share: float) -> Better | None:
+    """Return which one is better calibrated.
+
+    Two things can show it: that confidence is off by less, and a smaller ECE. Each is looked at with half the chance of
+    an error, so that together they find a winner where there is none no more often than one interval would.
+    |g_A| > |g_B| means that g_A − g_B and g_A + g_B have one sign, so both have to be clear of 0. The worse one must
+    have been found fault with on its own, and have the larger ECE: nothing is said that other lines do not bear out.
+
+    Args:
+        a: Verdict on one.
+        b: Verdict on the other.
+        bins: Of all rows of both, shape ``(3, n_bins)`` each.
+        pair: Rows of both.
+        share: Of all rows that these are.
+
+    Returns:
+        The better one; None where it cannot be told.
+    """
+    level = (1 + a.gap.level) / 2
+    found: list[Better] = []
+    if (larger := _larger_gap(a, b, pair, share, level)) is not None:
+        found.append(Better("B" if larger == "A" else "A", "confidence_gap"))
+    ece = ece_difference(*(bootstrap_sums("ece", sums, level=level) for sums in bins))
+    if 0.0 not in ece:
+        found.append(Better("A" if ece.estimate < 0 else "B", "ece"))
+    if len({each.letter for each in found}) != 1:
+        return None
+    better, worse = (a, b) if found[0].letter == "A" else (b, a)
+    agrees = worse.finding != "calibrated" and better.ece.estimate <= worse.ece.estimate
+    return found[0] if agrees else None
+
+
+def _larger_gap(a: Verdict, b: Verdict, pair: Pair, share: float, level: float) -> Letter | None:
+    less, more = (scaled(pair.gap(level, sign), a.gap.estimate + sign * b.gap.estimate, share) for sign in (-1, 1))
+    if 0.0 in less or 0.0 in more:
+        return None
+    return "A" if (less.estimate > 0) == (more.estimate > 0) else "B"
+
+
+def scaled(spread: Interval, estimate: float, share: float) -> Interval:
+    """Move the interval of some rows to the estimate of all, and narrow it.
+
+    Args:
+        spread: From a sample.
+        estimate: From all rows.
+        share: Of all rows that were sampled.
+
+    Returns:
+        The interval of all.
+    """
+    low, high = (estimate + math.sqrt(share) * (end - spread.estimate) for end in (spread.low, spread.high))
+    return replace(spread, estimate=estimate, low=low, high=high)

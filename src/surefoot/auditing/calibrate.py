@@ -1,0 +1,189 @@
+"""Fit a calibrator on a file of predictions, and say which one and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from surefoot.auditing._kind import Said
+from surefoot.auditing._labels import Meaning
+from surefoot.auditing._reading import OnRows, Reading, read
+from surefoot.auditing.audit import choose_one
+from surefoot.auditing.files import open_predictions
+from surefoot.auditing.result import plain
+from surefoot.calibrators import Calibrator
+from surefoot.calibrators.compare import NONE, Comparison, compare_calibrators
+from surefoot.calibrators.none import Unchanged
+from surefoot.errors import InputError, SplitError
+from surefoot.registry import CALIBRATORS
+from surefoot.schema import Predictions
+
+COMPARED_VALUES = 4_000_000  # rows × classes on which all calibrators are compared
+FITTED_VALUES = 20_000_000  # on which the chosen one is fitted
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The rows that a calibrator was fitted on, so that it is not scored on them."""
+
+    file: str
+    rows: int
+    labels: str
+    nll: float
+
+    @staticmethod
+    def of(values: Any, where: str) -> Origin:
+        """Read it back."""
+        try:
+            return Origin(str(values["file"]), int(values["rows"]), str(values["labels"]), float(values["nll"]))
+        except (TypeError, KeyError, ValueError) as error:
+            raise InputError(
+                f"Expected file, rows, labels and nll under about.fitted_rows, but got {values!r} in {where}. "
+                "Fit it again."
+            ) from error
+
+    def holds(self, reading: Reading) -> bool:
+        """Return whether these are the same rows, whatever the file's format."""
+        same = (self.rows, self.labels) == (reading.n, reading.labels_digest)
+        return same and math.isclose(self.nll, _finite_mean(reading), rel_tol=1e-4, abs_tol=1e-9)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """All calibrators compared, and the chosen one, fitted."""
+
+    file: str
+    took: str
+    comparison: Comparison
+    calibrator: Calibrator
+    """The one to use; where nothing is to be repaired, one that changes nothing."""
+    n: int
+    n_classes: int
+    compared_on: int
+    origin: Origin
+    fitted_to: dict[str, Any]
+    """Names and kind of the scores, so that others without labels can be recognised."""
+    notes: tuple[str, ...] = ()
+
+    def use(self) -> str:
+        """Say in one line which calibrator to use and why."""
+        best, name = self.comparison.best, self.calibrator.name
+        if name == best:
+            return f"use {best}: {self.comparison.reason.rstrip('.')}"
+        nll = {each.name: f"{each.nll:.4f}" for each in self.comparison.candidates}
+        if name == NONE:
+            return f"none as you said, but {self.comparison.reason.rstrip('.')}"
+        if name not in nll:
+            return f"{name} as you said, though it has more parameters than there are rows to judge it by"
+        return (
+            f"{name} as you said, but on rows that it was not fitted on it brings the NLL from {nll[NONE]} to "
+            f"{nll[name]}: better leave the predictions as they are"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the comparison for machines."""
+        values: dict[str, Any] = plain({
+            "use": self.use(),
+            "file": self.file,
+            "took": self.took,
+            "n": self.n,
+            "n_classes": self.n_classes,
+            "compared_on": self.compared_on,
+            "n_folds": self.comparison.n_folds,
+            "best": self.comparison.best,
+            "calibrator": self.calibrator.name,
+            "candidates": [asdict(each) for each in self.comparison.candidates],
+            "left_out": list(self.comparison.left_out),
+            "notes": list(self.notes),
+        })
+        return values
+
+    def save(self, path: Path) -> None:
+        """Write the calibrator, and with it a fingerprint of the rows that it was fitted on."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.calibrator.save(path, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
+
+
+def check_saving(path: Path) -> None:
+    """Refuse a name that no calibrator can be saved under, before the long work starts."""
+    if path.suffix not in (".json", ".safetensors"):
+        raise InputError(f"Expected --out to end in .json or .safetensors, but got {path.name!r}. Choose one.")
+
+
+def calibrate(
+    path: Path | str,
+    *,
+    method: str | None = None,
+    kind: Said | None = None,
+    labels: str | None = None,
+    scores: Sequence[str] = (),
+    labels_are: Meaning | None = None,
+    model: str | None = None,
+    n_folds: int = 5,
+    on_rows: OnRows | None = None,
+) -> Fitted:
+    """Compare calibrators by cross-validation and fit the one to use.
+
+    Args:
+        path: The file. Of a file with a calibration and a test set, the calibration set is used.
+        method: Fit this one, whatever the others do.
+        kind: Logits, probabilities or percent, where names and values do not tell.
+        labels: The labels' file, array or column, where names do not tell.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
+        model: Which one, where the file holds several.
+        n_folds: Into how many parts the rows are divided to compare.
+        on_rows: Called while reading.
+
+    Returns:
+        The comparison and the calibrator.
+
+    Raises:
+        SplitError: If the file holds test rows only.
+    """
+    wanted = method if method in (None, NONE) else CALIBRATORS[method].name
+    where = Path(path).name
+    found = open_predictions(path, kind=kind, labels=labels, scores=scores, labels_are=labels_are)
+    audited, held_out = choose_one(found, model, where)
+    source = held_out or audited
+    if source.split == "test":
+        raise SplitError(
+            f"Expected rows to fit on, but {where} holds a test set only ({source.took}). Fit on the calibration set, "
+            "or rename the arrays to logits and labels if no test depends on them."
+        )
+    reading = read(source, n_bins=15, where=where, sampled_values=FITTED_VALUES, on_rows=on_rows)
+    if len(reading.labels) < 2 * n_folds:
+        raise InputError(f"Expected at least {2 * n_folds} rows to compare on, but {where} has {reading.n}. Give more.")
+    few = max(2 * n_folds, COMPARED_VALUES // reading.n_classes)
+    compared = Predictions(reading.logits[:few], reading.labels[:few], "calibration")
+    comparison = compare_calibrators(compared, [wanted] if wanted not in (None, NONE) else None, n_folds=n_folds)
+    chosen, calibrator = wanted or comparison.best, comparison.calibrator
+    if chosen == NONE:
+        calibrator = Unchanged("calibration")
+    elif calibrator is None or chosen != comparison.best or len(compared.labels) < len(reading.labels):
+        calibrator = CALIBRATORS[chosen].build(Predictions(reading.logits, reading.labels, "calibration"))
+    return Fitted(
+        file=where,
+        took=source.took,
+        comparison=comparison,
+        calibrator=calibrator,
+        n=reading.n,
+        n_classes=reading.n_classes,
+        compared_on=len(compared.labels),
+        origin=Origin(where, reading.n, reading.labels_digest, _finite_mean(reading)),
+        fitted_to={
+            "n_classes": reading.n_classes,
+            "class_names": list(source.class_names),
+            "scores": list(source.columns[0]),
+            "kind": source.kind,
+        },
+        notes=(*reading.doubts, *source.notes),
+    )
+
+
+def _finite_mean(reading: Reading) -> float:
+    mean = reading.moments["nll"].mean
+    return mean if math.isfinite(mean) else -1.0

@@ -1,0 +1,105 @@
+"""Two files with predictions for the same examples: which one can be trusted more?"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from surefoot.auditing._kind import Said
+from surefoot.auditing._labels import Meaning
+from surefoot.auditing._reading import MOST_RANKED, OnRows, Reading
+from surefoot.auditing.audit import audit_source, choose_one
+from surefoot.auditing.better import Pair, better_calibrated, scaled
+from surefoot.auditing.files import open_predictions
+from surefoot.auditing.result import Audit, AuditComparison
+from surefoot.auditing.told_apart import told_apart
+from surefoot.errors import InputError
+from surefoot.metrics.ece_interval import ece_difference
+from surefoot.metrics.interval import Interval, no_interval
+
+
+def compare_audits(
+    path_a: Path | str,
+    path_b: Path | str,
+    *,
+    kind: Said | None = None,
+    labels: str | None = None,
+    groups: tuple[str, ...] = (),
+    scores: tuple[str, ...] = (),
+    labels_are: Meaning | None = None,
+    model: str | None = None,
+    positive: str | None = None,
+    n_bins: int = 15,
+    level: float = 0.95,
+    on_rows: OnRows | None = None,
+) -> AuditComparison:
+    """Audit two files and compare them, example by example.
+
+    Args:
+        path_a: One file.
+        path_b: The other.
+        kind: Logits, probabilities or percent, where names and values do not tell.
+        labels: The labels' file, array or column, where names do not tell.
+        groups: Arrays or columns that divide the rows into slices.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
+        model: Which one, where a file holds several.
+        positive: Of two classes, the name or number of the one whose probability is the risk.
+        n_bins: Number of bins.
+        level: Of the intervals.
+        on_rows: Called while reading.
+
+    Returns:
+        Both audits, the differences A − B in accuracy, confidence gap, ECE, NLL and Brier score, and which one is
+        better calibrated, if that can be told.
+
+    Raises:
+        InputError: If the examples are not the same.
+    """
+    read = []
+    for path, name in zip((path_a, path_b), told_apart((path_a, path_b)), strict=True):
+        sources = open_predictions(path, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
+        chosen = choose_one(sources, model, name)
+        read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive))
+    (audit_a, a), (audit_b, b) = read
+    _check_same_examples(audit_a, a, audit_b, b)
+    few = min(len(a.labels), MOST_RANKED)
+    pair = Pair.of(a, b, few)
+    differences = {
+        "accuracy": scaled(pair.share(level), _accuracy(a) - _accuracy(b), few / a.n),
+        "confidence_gap": scaled(pair.gap(level), _gap(a) - _gap(b), few / a.n),
+        "ece": ece_difference(audit_a.verdict.ece, audit_b.verdict.ece),
+        **{name: _loss(name, pair, a, b, level) for name in ("nll", "brier")},
+    }
+    better = better_calibrated(audit_a.verdict, audit_b.verdict, (a.bins.sums, b.bins.sums), pair, few / a.n)
+    return AuditComparison(audit_a, audit_b, differences, few if few < a.n else None, better)
+
+
+def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading) -> None:
+    if (a.n, a.n_classes) != (b.n, b.n_classes):
+        raise InputError(
+            f"Expected predictions for the same examples, but {audit_a.file} has {a.n} rows of {a.n_classes} classes "
+            f"and {audit_b.file} {b.n} of {b.n_classes}. Audit them one by one."
+        )
+    if a.labels_digest != b.labels_digest:
+        raise InputError(
+            f"Expected predictions for the same examples, but {audit_a.file} and {audit_b.file} have other labels. "
+            "Bring the rows into one order, or audit them one by one."
+        )
+
+
+def _accuracy(reading: Reading) -> float:
+    n, _, hits = reading.bins.sums.sum(1).tolist()
+    return float(hits / n)
+
+
+def _gap(reading: Reading) -> float:
+    n, confidence, hits = reading.bins.sums.sum(1).tolist()
+    return float((confidence - hits) / n)
+
+
+def _loss(name: str, pair: Pair, a: Reading, b: Reading, level: float) -> Interval:
+    estimate = a.moments[name].mean - b.moments[name].mean
+    if not math.isfinite(estimate):
+        return no_interval(name, estimate, level, "it is infinite for one of them")
+    return scaled(pair.loss(name, level), estimate, len(pair.labels) / a.n)

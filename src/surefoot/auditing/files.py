@@ -1,0 +1,152 @@
+"""Open a file of predictions, whatever it is, and settle what is in it before a row is used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
+from surefoot.auditing._kind import Said, tell_kind
+from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
+from surefoot.auditing._readers import TABLES, table_suffix
+from surefoot.auditing._source import Raw, Source
+from surefoot.auditing._tables import open_table
+from surefoot.errors import InputError
+
+SUFFIXES = (".npz", ".npy", *TABLES)
+
+
+def open_predictions(
+    path: Path | str,
+    *,
+    kind: Said | None = None,
+    labels: str | None = None,
+    groups: Sequence[str] = (),
+    scores: Sequence[str] = (),
+    labels_are: Meaning | None = None,
+) -> list[Source]:
+    """List the predictions in a file, without reading more than need be.
+
+    Args:
+        path: ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl`` or ``.parquet``.
+        kind: What the scores are, where names and values do not tell or tell wrongly.
+        labels: The labels' array or column, for ``.npy`` their file, where names do not tell.
+        groups: Arrays or columns that divide the rows into slices.
+        scores: The scores' array or columns, where names do not tell.
+        labels_are: What the labels mean, where that could be two things: class numbers ``from-0`` or ``from-1``, or
+            ``names``. It also says that the file is right as it is, however unlikely its labels are.
+
+    Returns:
+        One source per model or split in the file, each of a known kind.
+
+    Raises:
+        InputError: If the file is missing, cannot be read or does not tell what it holds.
+    """
+    path = Path(path).expanduser()
+    if path.is_dir():
+        raise InputError(f"Expected a file of predictions, but {path} is a folder. Name a file in it.")
+    if not path.is_file():
+        raise InputError(f"Expected a file of predictions, but {path} does not exist. Check the path.")
+    suffix = table_suffix(path)
+    if suffix not in SUFFIXES:
+        raise InputError(f"Expected a file in {', '.join(SUFFIXES)}, but got {path.name!r}. Save it as one of these.")
+    if suffix == ".npz":
+        found = open_npz(path, tuple(groups), labels, tuple(scores))
+    elif suffix == ".npy":
+        if groups or scores:
+            named = "--group" if groups else "--scores"
+            raise InputError(f"Expected {named} with a file that names its columns, but .npy does not. Save an .npz.")
+        found = open_npy(path, labels)
+    else:
+        found = open_table(path, tuple(groups), labels, tuple(scores))
+    return [_settled(source, kind, labels_are) for source in found]
+
+
+def files_of(path: Path | str, labels: str | None = None) -> list[Path]:
+    """List the files that hold the predictions: one, or for ``.npy`` the labels too."""
+    path = Path(path).expanduser()
+    beside = labels_beside(path, labels) if table_suffix(path) == ".npy" else None
+    return [path] if beside is None else [path, beside]
+
+
+def _settled(source: Source, kind: Said | None, labels_are: Meaning | None) -> Source:
+    """Settle what scores and labels are: as told, by name, or by their values."""
+    first = replace(source, kind="probs").first()
+    if first is None:
+        raise InputError(f"Expected at least one row, but {source.where} has none. Check the file.")
+    n_classes = replace(source, kind="probs").scores(first).shape[1]
+    names = source.class_names
+    if names and len(names) != n_classes:
+        raise InputError(
+            f"Expected {n_classes} class names, one per column of scores, but got {len(names)} in {source.where}."
+        )
+    told, how = (kind, "as you said") if kind else tell_kind(first.scores, source.kind, source.where)
+    found = replace(source, kind="probs" if told == "percent" else told, percent=told == "percent")
+    meaning, why = _meaning(found, first, n_classes, labels_are)
+    took = f"{source.took} ({told}, {how}); labels read as {in_words(meaning, n_classes)}{why}"
+    return replace(
+        found,
+        meaning=meaning,
+        took=took,
+        settled=found.settled or labels_are is not None,
+        notes=(*found.notes, *_twice(found, meaning)),
+    )
+
+
+def _meaning(source: Source, first: Raw, n_classes: int, said: Meaning | None) -> tuple[Meaning, str]:
+    """Settle what the labels mean: as told, as the file says, or as all of them together allow."""
+    labels, is_one_hot = one_per_row(first.labels, (len(first.scores), n_classes), source.where)
+    if is_one_hot:
+        if said not in (None, "from-0"):
+            raise InputError(
+                f"Expected --labels-are from-0 for one-hot labels, but got {said} for {source.where}. Leave it out."
+            )
+        return "from-0", ", one-hot"
+    if said == "names" and not source.class_names:
+        raise InputError(f"Expected names of classes to look labels up in, but {source.where} has none. Leave it out.")
+    if said is not None:
+        return said, ", as you said"
+    if source.meaning is not None:
+        return source.meaning, ", as the file says"
+    places = Places(source.class_names)
+    if not source.class_names or places.counts_from_0:
+        return "from-0", ""
+    texts = set(texts_of(labels[~missing_labels(labels, source.class_names)]))
+    if places.any_number:  # what the first rows allow others may not
+        texts |= _all_texts(source)
+    found = possible(texts, n_classes, source.class_names)
+    if len(found) > 1:
+        shown, called = (", ".join(list(words)[:4]) for words in (sorted(texts), source.class_names))
+        raise InputError(
+            f"Expected labels that mean one thing, but {shown} could be names of classes ({called}, …) or class "
+            f"numbers from 0 in {source.where}. Say --labels-are names, or --labels-are from-0."
+        )
+    if found:
+        return found[0], ""
+    by_name = any(places.find(text) is not None for text in texts) or not any(text.isdecimal() for text in texts)
+    return "names" if by_name else "from-0", ""  # the first row that does not fit says what is wrong
+
+
+def _all_texts(source: Source) -> set[str]:
+    found: set[str] = set()
+    with closing(source.start_labels()) as reading:
+        for part in reading:
+            labels, _ = one_per_row(part, (len(part),), source.where)
+            found.update(texts_of(labels[~missing_labels(labels, source.class_names)]))
+    return found
+
+
+def _twice(source: Source, meaning: Meaning) -> list[str]:
+    """Refuse names that several classes share where labels are names, else say so."""
+    twice = [name for name, count in Counter(source.class_names).items() if count > 1]
+    if not twice:
+        return []
+    shown = ", ".join(map(repr, twice[:3])) + (", …" if len(twice) > 3 else "")
+    if meaning == "names":
+        raise InputError(
+            f"Expected every class name once, but {shown} stands for several classes in {source.where}. Rename one."
+        )
+    return [f"The class name {shown} stands for several classes; they are told apart by their numbers."]

@@ -1,0 +1,7 @@
+"""The training loop: exact, resumable, watched without being changed."""
+
+from surefoot.training.loop import Trainee, fit
+from surefoot.training.predict import predict, predict_together
+from surefoot.training.tracker import Horizon, Tracker
+
+__all__ = ["Horizon", "Tracker", "Trainee", "fit", "predict", "predict_together"]
