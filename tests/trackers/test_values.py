@@ -106,7 +106,7 @@ def test_margins_and_quality(model: nn.Module, small_splits: Splits) -> None:
     assert {key.partition("/")[2] for key in found if key.startswith("calibration/")} == {
         key.partition("/")[2] for key in found if key.startswith("test/")
     }
-    smoothed = LabelSmoothing(0.3)
+    smoothed = LabelSmoothing(alpha=0.3)
     found = measured("objective", model, small_splits, loss=smoothed)
     assert found["test/objective"] == pytest.approx(smoothed(logits, labels).per_example.mean().item(), rel=1e-5)
     assert measured("objective", model, small_splits) == {}
