@@ -1,8 +1,8 @@
 """Post-hoc calibrators, one file each: fitted on the calibration split, applied to others.
 
 ``fit(name, predictions)``, or the ``fit_…`` of one, gives a small immutable object. It repairs
-:class:`~surefoot.schema.Predictions` when called, maps arrays of logits with ``logits`` and ``probs``, is written with ``save`` and read back with :func:`load`, and its
-``module()`` is a ``torch.nn.Module`` head for the end of a network.
+:class:`~surefoot.schema.Predictions` when called, maps arrays of logits with ``logits`` and ``probs``, is written with
+``save`` and read back with :func:`load`, and its ``module()`` is a ``torch.nn.Module`` head for the end of a network.
 
 Registered calibrators declare ``reference`` and ``keeps_order``: whether the ranking of the classes, and with it the
 accuracy, stays as it is; ``class_pairs`` where the number of parameters grows with the square of the classes.

@@ -65,7 +65,7 @@ def compare_calibrators(
 
     Args:
         predictions: Of the calibration split.
-        names: Calibrators as for :func:`fit`; all registered ones when left out. Doing nothing is always among the candidates.
+        names: Calibrators as for :func:`fit`; all registered ones when left out. Doing nothing is always a candidate.
         n_folds: Into how many parts the examples are divided.
         generator: Divides the examples; the same way each time when left out.
 
@@ -79,22 +79,23 @@ def compare_calibrators(
     n, n_classes = logits.shape
     if not 2 <= n_folds <= n:
         raise InputError(f"Expected 2 to {n} folds for {n} examples, but got {n_folds}. 5 is usual.")
-    wanted = list(dict.fromkeys(names)) if names is not None else [part.name for part in CALIBRATORS]
-    many = [
-        name
-        for name in wanted
-        if name != NONE and CALIBRATORS.read(name)[0].facts.get("class_pairs") and n_classes**2 > n
-    ]
+    listed = names if names is not None else [part.name for part in CALIBRATORS]
+    wanted = [name for name in dict.fromkeys(listed) if name != NONE]
+    many = [name for name in wanted if _has_class_pairs(name) and n_classes**2 > n]
     order = torch.randperm(n, generator=generator or make_generator(0, "folds")).numpy()
     folds = [np.sort(fold) for fold in np.array_split(order, n_folds)]
     probs = {NONE: torch.from_numpy(np.asarray(logits, np.float64)).softmax(1).numpy()}
     sizes = {NONE: 0}
-    for name in (name for name in wanted if name not in many and name != NONE):
+    for name in (name for name in wanted if name not in many):
         probs[name], sizes[name] = _out_of_fold(name, predictions, folds)
     candidates = _score(probs, sizes, labels)
     best, reason = _choose(candidates)
     fitted = fit(best, predictions) if best != NONE else None
     return CalibratorComparison(candidates, best, reason, n_folds, fitted, tuple(many))
+
+
+def _has_class_pairs(name: str) -> bool:
+    return bool(CALIBRATORS.read(name)[0].facts.get("class_pairs"))
 
 
 def _out_of_fold(name: str, predictions: Predictions, folds: list[np.ndarray[Any, Any]]) -> tuple[Array, int]:
