@@ -285,9 +285,14 @@ def _make_part(name: str, function: Callable[..., Any], facts: Mapping[str, Any]
 
 
 def _facts_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """See what a user's own part would have declared: an optimizer around another one calls that one ``base``."""
+    """See what a user's own part would have declared: attributes of the function, such as a metric's ``label``.
+
+    An optimizer around another one calls that one ``base``.
+    """
     takes = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
-    return {"wraps": True} if takes and takes[0].name == "base" else {}
+    said = vars(function) if inspect.isfunction(function) else {}
+    facts = {key: value for key, value in said.items() if not key.startswith("_")}
+    return {"wraps": True, **facts} if takes and takes[0].name == "base" else facts
 
 
 def _type_of(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
@@ -310,7 +315,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
 
 OPTIMIZERS = Registry("optimizer", "optim", facts=("passes", "reference"))
 LOSSES = Registry("loss", "losses", facts=("reference",))
-METRICS = Registry("metric", "metrics", facts=("label", "lower_is_better", "range", "reference"))
+METRICS = Registry("metric", "metrics", facts=("label", "lower_is_better", "range", "unit", "reference"))
 CALIBRATORS = Registry("calibrator", "calibrators", facts=("reference",))
 MODELS = Registry("model", "models")
 DATA = Registry("data set", "data")
