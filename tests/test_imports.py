@@ -18,7 +18,7 @@ LAYERS = {
         *("imported", "method", "__init__"),
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
-    2: {"ensembles", "training", "records"},
+    2: {"ensembles", "training", "records", "statistics"},
     3: {"trackers", "evaluate", "experiment", "certificate", "auditing", "shift"},
     4: {"studies", "report"},
     5: {"cli", "serve", "integrations", "__main__"},
