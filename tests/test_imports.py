@@ -15,13 +15,14 @@ SOURCE = Path(surefoot.__file__).parent
 LAYERS = {
     0: {
         *("schema", "errors", "registry", "seeding", "modes", "structure", "scaling", "batches"),
-        *("imported", "options", "method", "__init__"),
+        *("imported", "options", "method", "config", "grid", "__init__"),
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
-    2: {"ensembles", "training", "records"},
-    3: {"trackers", "evaluate", "experiment", "certificate", "auditing", "shift"},
+    2: {"ensembles", "training", "records", "statistics"},
+    3: {"trackers", "evaluate", "experiment", "certificate", "auditing", "shift", "settings"},
     4: {"studies", "report"},
-    5: {"cli", "serve", "integrations", "__main__"},
+    5: {"api", "serve", "integrations"},
+    6: {"cli", "__main__"},
 }
 SIDEWAYS = {
     ("training", "records"),
@@ -29,6 +30,7 @@ SIDEWAYS = {
     ("experiment", "trackers"),
     ("experiment", "evaluate"),
     ("trackers", "certificate"),
+    ("settings", "trackers"),
     ("shift", "experiment"),
     ("studies", "report"),
     ("__main__", "cli"),

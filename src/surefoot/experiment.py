@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import surefoot
 from surefoot.data import load_splits
@@ -24,7 +24,7 @@ from surefoot.records import RunFolder
 from surefoot.records.environment import environment
 from surefoot.records.store import Record
 from surefoot.registry import DATA, LOSSES, TRACKERS
-from surefoot.schema import SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Split, Splits, Tracking
+from surefoot.schema import CHECKPOINT_EVERY, SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Split, Splits, Tracking
 from surefoot.seeding import derive, generator, seed_everything
 from surefoot.trackers import build_trackers
 from surefoot.training import Trainee, fit, predict_together
@@ -80,7 +80,7 @@ def run(
     *,
     fresh: bool = False,
     threads: int = 1,
-    checkpoint_every: float = 5.0,
+    checkpoint_every: float = CHECKPOINT_EVERY,
     keep_every: int = 0,
     tracking: Tracking = UNTRACKED,
     on_progress: Progress | None = None,
@@ -205,6 +205,33 @@ def trained(folder: RunFolder) -> tuple[Callable[[Split], Tensor], Splits]:
     Raises:
         InputError: If there is no checkpoint, or the data are no longer those of the run.
     """
+    trainee, splits = _last(folder)
+    seed = folder.spec.seed
+    return partial(predict_together, trainee.ensemble, trainee.model, trainee.optimizer, seed=seed), splits
+
+
+def trained_model(folder: RunFolder) -> nn.Module:
+    """Rebuild the network that a run trained.
+
+    Args:
+        folder: The run.
+
+    Returns:
+        The network, in eval mode.
+
+    Raises:
+        InputError: If the run trained an ensemble, there is no checkpoint, or the data have changed.
+    """
+    if folder.spec.method.ensemble is not None:
+        raise InputError(
+            f"Expected a run of one network, but {folder.path} trained {folder.spec.method.ensemble.name}. "
+            "Take its predictions."
+        )
+    return _last(folder)[0].model.eval()
+
+
+def _last(folder: RunFolder) -> tuple[Trainee, Splits]:
+    """Rebuild a run as its last checkpoint has it."""
     spec = folder.spec
     splits = splits_of(spec)
     if splits.fingerprint != folder.data["fingerprint"]:
@@ -215,8 +242,7 @@ def trained(folder: RunFolder) -> tuple[Callable[[Split], Tensor], Splits]:
     found = load_checkpoint(folder.checkpoints)
     if found is None:
         raise InputError(f"Expected a checkpoint, but {folder.path} has none. Run `surefoot train` again.")
-    trainee = _restore(spec, splits, *found)
-    return partial(predict_together, trainee.ensemble, trainee.model, trainee.optimizer, seed=spec.seed), splits
+    return _restore(spec, splits, *found), splits
 
 
 def _restore(spec: RunSpec, splits: Splits, weights: dict[str, Tensor], state: dict[str, Any]) -> Trainee:

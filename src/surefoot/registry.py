@@ -240,7 +240,7 @@ LOSSES = Registry("loss", "losses", facts={"reference": ""})
 METRICS = Registry(
     "metric",
     "metrics",
-    facts={"label": NAME, "lower_is_better": True, "range": (-math.inf, math.inf), "reference": ""},
+    facts={"label": NAME, "lower_is_better": True, "range": (-math.inf, math.inf), "unit": "", "reference": ""},
 )
 CALIBRATORS = Registry("calibrator", "calibrators", facts={"reference": "", "keeps_order": False})
 MODELS = Registry("model", "models")

@@ -29,6 +29,7 @@ SPLITS: tuple[SplitName, ...] = ("train", "calibration", "test")
 LABELS_ARE = (
     "labels_are"  # the array in a file of predictions that says what its labels mean, whatever classes are called
 )
+CHECKPOINT_EVERY = 5.0  # seconds
 OptionValue = bool | int | float | str | None
 
 

@@ -7,6 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from surefoot.api import ComparisonReport
 from surefoot.records import RunFolder
 from surefoot.report.summary import Summary, summarise
 
@@ -29,6 +30,19 @@ def show_summary(summary: Summary, page: Path, as_json: bool) -> None:
     console.print(summary_table(summary, width=console.width))
     console.print(verdict(summary), highlight=False, markup=False)
     print(f"Report: {written}")
+
+
+def show_comparison(found: ComparisonReport, as_json: bool) -> None:
+    """Print a comparison whose page is written."""
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    console = Console()
+    for part in found.parts(console.width):
+        console.print(part, highlight=False, markup=False)
+    print(f"Report: {found.page}")
 
 
 def show_run(folder: RunFolder, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from surefoot.report.document import write_document
 from surefoot.report.dynamics import dynamics
 from surefoot.report.facts import facts, options, places
 from surefoot.report.figures import QUANTITIES, Figure, Quantity, curve_figure, reliability_figure
+from surefoot.report.grid import BY, Grid
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.numbers import join, show_percent
 from surefoot.report.shift import summarise_shift
@@ -32,7 +33,9 @@ class Method:
     curves: dict[str, Curve]
 
 
-def write_page(summary: Summary, path: Path, *, title: str | None = None, command: str | None = None) -> Path:
+def write_page(
+    summary: Summary, path: Path, *, title: str | None = None, command: str | None = None, grids: Sequence[Grid] = ()
+) -> Path:
     """Write the report.
 
     Args:
@@ -40,6 +43,7 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         path: The file to write; its folder is made if need be.
         title: Heading of the page; else it names methods and data.
         command: What was typed to make the runs, shown so that others can do the same.
+        grids: Sweeps from which a setting was taken.
 
     Returns:
         ``path``.
@@ -65,6 +69,8 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         views=_views(methods),
         curves=_curves(methods),
         dynamics=watched,
+        grids=grids,
+        grid_columns=[column for column in COLUMNS if column.key in BY],
     )
 
 

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+
+from surefoot.statistics.seeds import NOTHING, Estimate
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 N_RESAMPLED = 1000
 LEAST = 8  # points below which an interval would say nothing
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """A coefficient and its 95 % interval; None where there are too few points."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 def pearson(x: Array, y: Array) -> float:
@@ -39,6 +30,23 @@ def pearson(x: Array, y: Array) -> float:
         0.9934
     """
     return float(_pearson_of_rows(x, y))
+
+
+def correlation(pairs: Iterable[tuple[float, ...]]) -> float:
+    """Return Pearson's r of two series over the same moments; NaN for fewer than three or for constants.
+
+    Args:
+        pairs: The two values at every moment.
+
+    Returns:
+        Between −1 and 1.
+
+    Example:
+        >>> round(correlation([(1.0, 2.0), (2.0, 4.0), (3.0, 7.0)]), 4)
+        0.9934
+    """
+    found = np.array(list(pairs), np.float64)
+    return pearson(found[:, 0], found[:, 1]) if len(found) >= 3 else math.nan
 
 
 def spearman(x: Array, y: Array) -> float:
@@ -83,7 +91,7 @@ def _ranks(values: Array) -> Array:
 
 def correlate(
     series: Sequence[tuple[Sequence[float], Sequence[float]]], statistic: Callable[[Array, Array], float]
-) -> Correlation:
+) -> Estimate:
     """Correlate over all runs, with an interval that holds a moving-block bootstrap's and Fisher's.
 
     Blocks of neighbouring moments drawn together know any kind of dependence, but there are too few blocks in a short
@@ -99,19 +107,19 @@ def correlate(
     """
     runs = [np.array(pair, dtype=np.float64) for pair in series if len(pair[0])]
     if sum(run.shape[1] for run in runs) < 3:
-        return Correlation(math.nan, None, None)
+        return NOTHING
     value = statistic(*np.concatenate(runs, axis=1))
     if min(run.shape[1] for run in runs) < LEAST:
-        return Correlation(value, None, None)
+        return Estimate(value, n=len(runs))
     draw = np.random.default_rng(0)
     x, y = np.concatenate([_resample(run, draw) for run in runs], axis=2)
     drawn = _pearson_of_rows(_ranks(x), _ranks(y)) if statistic is spearman else _pearson_of_rows(x, y)
     known = drawn[np.isfinite(drawn)]
     if not len(known) or not math.isfinite(value):
-        return Correlation(value, None, None)
+        return Estimate(value, n=len(runs))
     low, high = np.quantile(known, [0.025, 0.975])
     least, most = _fisher(value, runs, ranked=statistic is spearman)
-    return Correlation(value, min(float(low), least), max(float(high), most))
+    return Estimate(value, min(float(low), least), max(float(high), most), len(runs))
 
 
 def effective_size(runs: Sequence[Array]) -> float:
@@ -158,6 +166,8 @@ def _fisher(value: float, runs: Sequence[Array], *, ranked: bool) -> tuple[float
     if ranked:
         cuts = np.cumsum([run.shape[1] for run in runs])[:-1]
         runs = np.split(_ranks(np.concatenate(runs, axis=1)), cuts, axis=1)
+    from scipy.special import stdtrit  # takes a while to import
+
     size = effective_size(runs)
     if size <= 3:
         return -1.0, 1.0

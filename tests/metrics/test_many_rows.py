@@ -1,8 +1,6 @@
-"""The same numbers whatever the number of threads, and faults found in any of them."""
+"""Inputs of several pieces: the same numbers as a slow loop gives, and faults found in any piece."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -16,14 +14,6 @@ from surefoot.metrics._class_bins import _places, class_bin_sums
 from surefoot.metrics._top import checked_top_label, top_label
 from surefoot.metrics.classwise_ece import classwise_ece
 from surefoot.metrics.ece import ece
-
-
-@pytest.fixture(params=[1, 2, 3])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
 def made(n: int, n_classes: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -49,7 +39,7 @@ def slow_class_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize(("n", "n_classes"), [(9_001, 101), (100_003, 10), (700, 1000), (3, 4)])
-def test_class_bins_are_those_of_the_slow_loop(threads: int, n: int, n_classes: int, dtype: torch.dtype) -> None:
+def test_class_bins_are_those_of_the_slow_loop(n: int, n_classes: int, dtype: torch.dtype) -> None:
     probs, labels = made(n, n_classes, dtype)
     found, slow = class_bin_sums(probs, labels, 15), slow_class_sums(probs, labels, 15)
     torch.testing.assert_close(found, slow, rtol=1e-12, atol=1e-12 * n)
@@ -59,13 +49,13 @@ def test_class_bins_are_those_of_the_slow_loop(threads: int, n: int, n_classes: 
     assert classwise_ece(probs, labels).item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_transposed_probabilities(threads: int) -> None:
+def test_transposed_probabilities() -> None:
     probs, labels = made(6_000, 100)
     across = probs.T.contiguous().T
     assert torch.equal(class_bin_sums(across, labels, 15), class_bin_sums(probs, labels, 15))
 
 
-def test_ece_of_many_rows(threads: int) -> None:
+def test_ece_of_many_rows() -> None:
     probs, labels = made(150_001, 10)
     confidence, correct = checked_top_label(probs, labels)
     slow, right = top_label(probs, labels)
@@ -79,18 +69,6 @@ def test_ece_of_many_rows(threads: int) -> None:
     )
 
 
-def test_bins_do_not_depend_on_the_threads_by_a_single_bit() -> None:
-    probs, labels = made(150_001, 10)
-    confidence, correct = top_label(probs, labels)
-    before = torch.get_num_threads()
-    found = []
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        found.append(bin_sums(confidence, correct, 15))
-    torch.set_num_threads(before)
-    assert torch.equal(*found)
-
-
 def test_bfloat16_confidences() -> None:
     confidence = torch.tensor([0.25, 0.75, 1.0], dtype=torch.bfloat16)
     assert bin_sums(confidence, torch.tensor([0, 1, 1]), 2).tolist() == [[1, 2], [0.25, 1.75], [0, 2]]
@@ -98,7 +76,7 @@ def test_bfloat16_confidences() -> None:
 
 @pytest.mark.parametrize("n_classes", [10, 100])
 @pytest.mark.parametrize("fault", [-0.25, float("nan"), float("inf"), 0.5])
-def test_a_fault_in_the_last_thread_is_found_and_its_row_named(threads: int, n_classes: int, fault: float) -> None:
+def test_a_fault_in_the_last_piece_is_found_and_its_row_named(n_classes: int, fault: float) -> None:
     probs, labels = made(60_000, n_classes)
     row = 59_990
     probs[row] = 1 / n_classes

@@ -1,0 +1,10 @@
+"""What people call: each command of the command line as a function with the same options and defaults.
+
+Nothing here imports torch before it is called.
+"""
+
+from surefoot.api._compare import ComparisonReport, compare, read_seeds
+from surefoot.api._runs import Run, load_run
+from surefoot.api._train import check_out, train
+
+__all__ = ["ComparisonReport", "Run", "check_out", "compare", "load_run", "read_seeds", "train"]
