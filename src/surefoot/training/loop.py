@@ -165,7 +165,6 @@ class _Session:
         if trainee.ensemble.trainings > 1:
             self.stamp["member"] = trainee.member
         self.clock = time.monotonic()
-        trainee.optimizer.low_rank = True  # this loop's closure leaves all differentiation of weights to the optimizer
 
     def resume(self) -> None:
         """Take up the newest checkpoint, or measure the untrained network and start."""
