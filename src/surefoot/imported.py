@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import hashlib
 import inspect
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any
 
 from surefoot.errors import UnknownNameError
@@ -63,10 +65,17 @@ def packages() -> Iterator[tuple[str, EntryPoint]]:
     """List which modules installed packages declare under the entry point group ``surefoot.parts``.
 
     Returns:
-        The name of each package and the entry point, whose value is a module to import.
+        The name of each package and the entry point, whose value is a module, or a package of modules, to import.
     """
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.value, point.name)):
         yield (point.dist.name if point.dist else point.name), point
+
+
+def import_public(package: ModuleType) -> None:
+    """Import every public module of a package; of a module that is no package there are none."""
+    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
+        if not module.name.startswith("_"):
+            import_module(f"{package.__name__}.{module.name}")
 
 
 def source_of(module_name: str) -> str | None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import pkgutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +21,16 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from surefoot.errors import OptionError, PartsWarning, UnknownNameError
-from surefoot.imported import IMPORT_PATH, did_you_mean, failure, import_function, is_import_path, packages, source_of
+from surefoot.imported import (
+    IMPORT_PATH,
+    did_you_mean,
+    failure,
+    import_function,
+    import_public,
+    is_import_path,
+    packages,
+    source_of,
+)
 from surefoot.options import REQUIRED, Option, options_of, positional, read_options
 from surefoot.schema import OptionValue, PartSpec
 
@@ -129,10 +137,7 @@ class Registry:
     def _load_folder(self) -> None:
         if not self._loaded:
             self._loaded = True
-            package = import_module(f"surefoot.{self.folder}")
-            for module in pkgutil.iter_modules(package.__path__):
-                if not module.name.startswith("_"):
-                    import_module(f"{package.__name__}.{module.name}")
+            import_public(import_module(f"surefoot.{self.folder}"))
 
     def __iter__(self) -> Iterator[Part]:
         """Go through all parts by name."""
@@ -278,13 +283,12 @@ def _load_packages() -> None:
         return
     _packages_loaded.append(True)
     for package, point in packages():
-        before = {part.build for registry in KINDS.values() for part in registry._parts.values()}
         try:
-            point.load()
+            import_public(point.load())
         except Exception as error:  # whatever somebody's package does when it is imported
+            broken = point.module.partition(".")[0]
             for registry in KINDS.values():
-                kept = (part for part in registry._parts.values() if part.package == "surefoot" or part.build in before)
-                registry._parts = {part.name: part for part in kept}
+                registry._parts = {name: part for name, part in registry._parts.items() if part.package != broken}
             warnings.warn(
                 f"The parts of package {package!r} are left out, because {point.value} cannot be imported "
                 f"({failure(error)}). Correct or uninstall it.",

@@ -8,7 +8,7 @@ Registered calibrators declare ``reference`` and ``keeps_order``: whether the ra
 accuracy, stays as it is; ``class_pairs`` where the number of parameters grows with the square of the classes.
 """
 
-from surefoot.calibrators._base import Calibrator, Head, fit, load, load_about
+from surefoot.calibrators._base import Calibrator, Head, fit, fitting_data, load, load_about
 from surefoot.calibrators.bbq import BBQ, fit_bbq
 from surefoot.calibrators.beta import Beta, fit_beta
 from surefoot.calibrators.compare import CalibratorComparison, Candidate, compare_calibrators
@@ -56,6 +56,7 @@ __all__ = [
     "fit_platt",
     "fit_temperature",
     "fit_vector",
+    "fitting_data",
     "grid_temperature",
     "load",
     "load_about",
