@@ -115,7 +115,7 @@ def _kind_of_own(piece: str, name: str) -> Registry:
     if positional and positional[0].name != "logits":
         return OPTIMIZERS
     made = None if positional else part.build(**part.spec(given).options)
-    if all(hasattr(made, hook) for hook in ("around", "objective", "looks")):
+    if all(hasattr(made, hook) for hook in ("wrap", "objective", "forward_passes")):
         return ENSEMBLES
     if all(hasattr(made, hook) for hook in ("attach", "prepare", "evaluate")):
         return LOSSES
