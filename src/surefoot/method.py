@@ -110,7 +110,7 @@ def _kind_of_own(piece: str, name: str) -> Registry:
     if takes and takes[0] != "logits":
         return OPTIMIZERS
     made = None if takes else part.build(**part.spec(given).options)
-    if all(hasattr(made, hook) for hook in ("around", "objective", "finish")):
+    if all(hasattr(made, hook) for hook in ("wrap", "objective", "forward_passes")):
         return ENSEMBLES
     if all(hasattr(made, hook) for hook in ("attach", "prepare", "evaluate")):
         return LOSSES
