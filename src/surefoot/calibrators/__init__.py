@@ -8,6 +8,6 @@ Registered calibrators declare ``reference`` and ``keeps_order``: whether the ra
 accuracy, stays as it is; ``class_pairs`` where the number of parameters grows with the square of the classes.
 """
 
-from surefoot.calibrators._base import Calibrator, Head, load, load_about
+from surefoot.calibrators._base import Calibrator, Head, check_fitting_data, load, load_about
 
-__all__ = ["Calibrator", "Head", "load", "load_about"]
+__all__ = ["Calibrator", "Head", "check_fitting_data", "load", "load_about"]
