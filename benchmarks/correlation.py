@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from surefoot.report.correlation import Array, correlate, pearson, spearman
+from surefoot.statistics import Array, correlate, pearson, spearman
 
 WARM_UP = 200  # steps until the start is forgotten
 

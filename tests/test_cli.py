@@ -60,8 +60,8 @@ def test_compare_prints_one_object(compared: tuple[dict, Path]) -> None:
         assert set(row["calibration"]) == {"accuracy", "ece", "nll", "brier"}
     assert [gap["label"] for gap in result["differences"]] == ["sam:rho=0.05", "csam:gamma=2,rho=0.1"]
     gap = result["differences"][1]["ece"]
-    assert gap["mean"] == pytest.approx(rows[2]["ece"]["mean"] - rows[0]["ece"]["mean"])
-    assert gap["low"] < gap["mean"] < gap["high"]
+    assert gap["value"] == pytest.approx(rows[2]["ece"]["mean"] - rows[0]["ece"]["mean"])
+    assert gap["low"] < gap["value"] < gap["high"]
     lowest = min(rows, key=lambda row: row["calibration"]["ece"]["mean"])
     assert result["choice"]["label"] == lowest["label"]
     assert "ece" in lowest["best"]

@@ -15,10 +15,10 @@ SOURCE = Path(surefoot.__file__).parent
 LAYERS = {
     0: {
         *("schema", "errors", "registry", "seeding", "modes", "structure", "scaling", "batches"),
-        *("imported", "method", "config", "grid", "__init__"),
+        *("imported", "options", "method", "config", "grid", "moment", "__init__"),
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
-    2: {"ensembles", "training", "records"},
+    2: {"ensembles", "training", "records", "statistics"},
     3: {"trackers", "evaluate", "experiment", "certificate", "auditing", "shift", "settings", "calibrated"},
     4: {"studies", "report"},
     5: {"api", "serve", "integrations"},

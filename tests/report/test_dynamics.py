@@ -11,7 +11,6 @@ from scipy import stats
 
 from surefoot.experiment import run as run_spec
 from surefoot.records import RunFolder
-from surefoot.report.correlation import correlate, effective_size, pearson, spearman
 from surefoot.report.curves import Curve, read_curves
 from surefoot.report.dynamics import read_path
 from surefoot.report.figures import Quantity, curve_figure
@@ -19,6 +18,7 @@ from surefoot.report.marks import mark_of
 from surefoot.report.pairing import HELD_OUT, ON_TEST, PHASES, correlations, read_moments, read_pair
 from surefoot.report.sharpness_figure import sharpness_figure
 from surefoot.schema import Tracking
+from surefoot.statistics import correlate, effective_size, pearson, spearman
 from surefoot.studies.compare import make_spec
 from surefoot.trackers import read_track
 from tests.report.browser import drawn_page

@@ -34,7 +34,7 @@ def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
     runs = _runs(tmp_path)
     gap = summarise([*runs[:3], *reversed(runs[3:])]).rows[1].difference["ece"]
     half = 4.302652729911275 * 0.01 / math.sqrt(3)  # Student's t with 2 degrees of freedom; differences −5, −7, −6
-    assert gap.mean == pytest.approx(-0.06)
+    assert gap.value == pytest.approx(-0.06)
     assert (gap.low, gap.high) == pytest.approx((-0.06 - half, -0.06 + half))
 
 
@@ -42,7 +42,7 @@ def test_only_shared_seeds_are_paired(tmp_path: Path) -> None:
     runs = [fake_run(tmp_path, "sgd", seed, measures={"ece": 0.1 * seed}) for seed in (1, 2)]
     runs += [fake_run(tmp_path, "sam", seed, measures={"ece": 0.1}) for seed in (2, 3)]
     gap = summarise(runs).rows[1].difference["ece"]
-    assert (gap.mean, gap.low, gap.n) == (pytest.approx(-0.1), None, 1)
+    assert (gap.value, gap.low, gap.n) == (pytest.approx(-0.1), None, 1)
 
 
 def test_one_seed_has_neither_spread_nor_interval(tmp_path: Path) -> None:

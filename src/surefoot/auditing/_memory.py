@@ -10,7 +10,7 @@ import numpy as np
 
 from surefoot.auditing._cells import Column
 from surefoot.auditing._labels import Meaning
-from surefoot.auditing._names import take_apart
+from surefoot.auditing._names import Split, take_apart
 from surefoot.auditing._readers import Batch
 from surefoot.errors import InputError
 from surefoot.schema import Predictions
@@ -25,12 +25,14 @@ class Held:
         columns: By name; scores may have a second dimension, one column per class.
         class_names: One per class, where they are known.
         meaning: What the labels mean, where that is known.
+        split: Of which split the rows are, where that is known.
     """
 
     name: str
     columns: Mapping[str, Column]
     class_names: tuple[str, ...] = ()
     meaning: Meaning | None = None
+    split: Split = ""
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
@@ -67,7 +69,7 @@ def hold(source: Any) -> Held:
         return source
     if isinstance(source, Predictions):
         columns = {"logits": source.logits, "labels": source.labels}
-        return Held(f"predictions of the {source.split} split", columns, source.class_names, "from-0")
+        return Held(f"predictions of the {source.split} split", columns, source.class_names, "from-0", source.split)
     name = type(source).__name__
     if isinstance(source, Mapping):
         arrays = {str(key): as_column(values) for key, values in source.items()}

@@ -71,6 +71,8 @@ def _open_held(held: Held, groups: tuple[str, ...], labels: str | None, scores: 
     found = open_table(held.name, held.batches, groups, labels, scores)
     if held.class_names:
         found = [replace(each, class_names=held.class_names) for each in found]
+    if held.split:
+        found = [replace(each, split=held.split) for each in found]
     if held.meaning is not None:
         found = [replace(each, meaning=held.meaning, settled=True) for each in found]
     return found

@@ -15,7 +15,7 @@ from surefoot.auditing.better import Better
 from surefoot.metrics.chance import Chance
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.risk import Risk
-from surefoot.metrics.verdict import Verdict
+from surefoot.metrics.verdict import CalibrationVerdict
 
 FEW = 10  # examples, below which nothing is said about calibration
 HELPS = 0.7  # of the ECE that may be left for a repair to be called one
@@ -27,7 +27,7 @@ class SliceVerdict:
 
     column: str
     value: str
-    verdict: Verdict
+    verdict: CalibrationVerdict
     risk: Risk | None = None
     """Of two classes: the risk beside the events."""
 
@@ -44,7 +44,7 @@ class Audit:
     n: int
     n_classes: int
     class_names: tuple[str, ...]
-    verdict: Verdict
+    verdict: CalibrationVerdict
     measures: dict[str, Interval]
     chance: dict[str, Chance]
     """What the calibration errors among the measures would be if every probability were right."""

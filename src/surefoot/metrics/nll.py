@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from surefoot.metrics._input import Values, check
 from surefoot.metrics._means import finish_mean, sums_of
-from surefoot.metrics._sums import check
 from surefoot.registry import METRICS
 
 
@@ -18,13 +18,14 @@ def _values(probs: Tensor, labels: Tensor) -> Tensor:
     label="NLL",
     lower_is_better=True,
     range=(0.0, float("inf")),
+    unit="nats",
     reference="Good 1952",
     sums=sums_of(_values),
     finish=finish_mean,
     each=_values,
     interval="parts",
 )
-def nll(probs: Tensor, labels: Tensor) -> Tensor:
+def nll(probs: Values, labels: Values) -> Tensor:
     """Negative log-likelihood: mean of −log p(true class), in nats.
 
     Args:

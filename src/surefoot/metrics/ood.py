@@ -11,6 +11,7 @@ from typing import Literal
 from torch import Tensor
 
 from surefoot.errors import InputError, OptionError
+from surefoot.metrics._input import Values, as_tensor
 from surefoot.metrics._ranking import area_under_roc, average_precision, false_positive_rate
 from surefoot.metrics.entropy import entropy_of_rows
 
@@ -33,7 +34,7 @@ class Detection:
     """Share of strange inputs that pass when 95 % of the familiar ones must."""
 
 
-def ood_score(logits: Tensor, *, score: Score = "max_probability") -> Tensor:
+def ood_score(logits: Values, *, score: Score = "max_probability") -> Tensor:
     """Return each example a number that is higher the more familiar it looks.
 
     Args:
@@ -54,7 +55,7 @@ def ood_score(logits: Tensor, *, score: Score = "max_probability") -> Tensor:
 
     Reference: Hendrycks and Gimpel 2017, arXiv:1610.02136; Liu et al. 2020, arXiv:2010.03759.
     """
-    z = logits.double()
+    z = as_tensor(logits, "logits").double()
     if score == "max_probability":
         return z.softmax(1).amax(1)
     if score == "entropy":
@@ -64,7 +65,7 @@ def ood_score(logits: Tensor, *, score: Score = "max_probability") -> Tensor:
     raise OptionError(f"Expected score {', '.join(SCORES)}, but got {score!r}.")
 
 
-def detect(familiar: Tensor, strange: Tensor, *, score: str = "score") -> Detection:
+def detect(familiar: Values, strange: Values, *, score: str = "score") -> Detection:
     """Measure how well scores tell two groups of inputs apart; ties count half.
 
     Args:
@@ -83,6 +84,7 @@ def detect(familiar: Tensor, strange: Tensor, *, score: str = "score") -> Detect
         >>> detect(tensor([0.9, 0.8, 0.6]), tensor([0.7, 0.6])).auroc
         0.75
     """
+    familiar, strange = as_tensor(familiar, "scores"), as_tensor(strange, "scores")
     if familiar.ndim != 1 or strange.ndim != 1 or not len(familiar) or not len(strange):
         raise InputError(
             f"Expected one score per input of both groups, but got {tuple(familiar.shape)} and {tuple(strange.shape)}. "
@@ -97,7 +99,7 @@ def detect(familiar: Tensor, strange: Tensor, *, score: str = "score") -> Detect
     )
 
 
-def ood_detection(familiar_logits: Tensor, strange_logits: Tensor) -> tuple[Detection, ...]:
+def ood_detection(familiar_logits: Values, strange_logits: Values) -> tuple[Detection, ...]:
     """Measure detection by each of the three scores.
 
     Args:

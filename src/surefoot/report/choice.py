@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from surefoot.report.numbers import join, show_percent, signed
-from surefoot.report.summary import Difference, Row, Summary, difference_of
+from surefoot.report.summary import Row, Summary, difference_of
+from surefoot.statistics import Estimate
 
-Against = tuple[str, Difference | None]  # another method, and chosen − other; None where no seed is shared
+Against = tuple[str, Estimate | None]  # another method, and chosen − other; None where no seed is shared
 
 _TOLD = (("ece", "ECE"), ("accuracy", "accuracy"))
 
@@ -117,9 +118,9 @@ def judge(against: Sequence[Against], *, begin: str = "That is") -> str:
         A few sentences; empty where there is no other.
 
     Example:
-        >>> judge([("sgd", Difference(-0.076, -0.089, -0.062, 3))])
+        >>> judge([("sgd", Estimate(-0.076, -0.089, -0.062, 3))])
         'That is 7.6 points below sgd (95 % interval −8.9 to −6.2, n = 3; clear of zero).'
-        >>> judge([("sgd", Difference(0.01, -0.096, 0.106, 3))])
+        >>> judge([("sgd", Estimate(0.01, -0.096, 0.106, 3))])
         'That is 1.0 points above sgd (95 % interval −9.6 to +10.6, n = 3; not clear of zero). More seeds would tell.'
     """
     if not against:
@@ -127,7 +128,7 @@ def judge(against: Sequence[Against], *, begin: str = "That is") -> str:
     (name, gap), *rest = against
     if gap is None:
         return f"It shares no seed with {name}: there is no telling whether that is luck."
-    text = f"{begin} {100 * abs(gap.mean):.1f} points {'below' if gap.mean < 0 else 'above'} {name}"
+    text = f"{begin} {100 * abs(gap.value):.1f} points {'below' if gap.value < 0 else 'above'} {name}"
     if gap.low is None or gap.high is None:
         return f"{text}; with one seed there is no telling whether that is luck."
     interval = f"95 % interval {signed(100 * gap.low, 1)} to {signed(100 * gap.high, 1)}, n = {gap.n}"
@@ -146,7 +147,7 @@ def judge(against: Sequence[Against], *, begin: str = "That is") -> str:
     return " ".join([*told, "More seeds would tell."] if by_side[""] else told)
 
 
-def _side(gap: Difference | None) -> str:
+def _side(gap: Estimate | None) -> str:
     """Say on which side of zero a difference clearly lies; empty where it does not."""
     if gap is None or gap.low is None or gap.high is None or gap.low <= 0 <= gap.high:
         return ""

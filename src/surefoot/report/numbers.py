@@ -5,7 +5,8 @@ Fractions are shown in percent and their differences in percentage points; the u
 
 from __future__ import annotations
 
-from surefoot.report.summary import Column, Difference, Spread
+from surefoot.report.summary import Column
+from surefoot.statistics import Estimate, Spread
 
 
 def decimals(column: Column, *, fine: bool = False) -> int:
@@ -34,7 +35,7 @@ def show_spread(spread: Spread, column: Column, *, fine: bool = False) -> str:
     return text if spread.sd is None else f"{text} ± {scale * spread.sd:.{digits}f}"
 
 
-def show_difference(difference: Difference, column: Column, *, fine: bool = False) -> str:
+def show_difference(difference: Estimate, column: Column, *, fine: bool = False) -> str:
     """Write a paired difference and, in brackets, its 95 % interval where there is one.
 
     The only blank is the one before the bracket, so that a narrow column breaks there.
@@ -49,11 +50,11 @@ def show_difference(difference: Difference, column: Column, *, fine: bool = Fals
 
     Example:
         >>> ece = Column("ece", "ECE", percent=True, lower_is_better=True)
-        >>> show_difference(Difference(-0.072, -0.088, -0.057, 3), ece)
+        >>> show_difference(Estimate(-0.072, -0.088, -0.057, 3), ece)
         '−7.2 (−8.8…−5.7)'
     """
     scale, digits = _scale(column), decimals(column, fine=fine)
-    text = signed(scale * difference.mean, digits)
+    text = signed(scale * difference.value, digits)
     if difference.low is None or difference.high is None:
         return text
     return f"{text} ({signed(scale * difference.low, digits)}…{signed(scale * difference.high, digits)})"

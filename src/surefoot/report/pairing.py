@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from surefoot.records import RunFolder
-from surefoot.report.correlation import LEAST, Correlation, correlate, pearson, spearman
 from surefoot.report.marks import Mark
+from surefoot.statistics import LEAST, Estimate, correlate, pearson, spearman
 
 OfMethod = tuple[str, Mark, Sequence[RunFolder]]
 
@@ -67,8 +67,8 @@ class Together:
     mark: Mark
     split: str
     words: str
-    pearson: Correlation
-    spearman: Correlation
+    pearson: Estimate
+    spearman: Estimate
     n_points: int
     exact: bool
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.report.choice import Choice, choose, judge
-from surefoot.report.summary import Column, Difference, Row, Spread, Summary, difference_of, spread_of
+from surefoot.report.summary import Column, Row, Summary, difference_of
+from surefoot.statistics import Estimate, Spread, spread
 
 COLUMNS = (
     Column("accuracy", "accuracy", percent=True, lower_is_better=False),
@@ -33,7 +34,7 @@ class ShiftRow:
     cells: dict[Place, dict[str, Spread]]
     mean: dict[str, Spread]  # over all corruptions and severities that every run has
     by_seed: dict[int, dict[str, float]]  # the same, run by run
-    difference: dict[str, Difference] | None
+    difference: dict[str, Estimate] | None
     ood: dict[str, dict[str, dict[str, float]]]  # data set, score, measure
 
 
@@ -147,7 +148,7 @@ def _cells(records: Sequence[dict[str, Any]], n: int | None) -> Cells:
 
 def _spreads(values: Sequence[dict[str, float]]) -> dict[str, Spread]:
     keys = [key for key in values[0] if all(key in each for each in values)]
-    return {key: spread_of([each[key] for each in values]) for key in keys}
+    return {key: spread([each[key] for each in values]) for key in keys}
 
 
 def _mean(cells: Cells, shared: Sequence[Place]) -> dict[str, float]:
@@ -156,7 +157,7 @@ def _mean(cells: Cells, shared: Sequence[Place]) -> dict[str, float]:
     return {key: statistics.fmean(values[key] for values in shifted) for key in keys}
 
 
-def _gaps(first: dict[int, dict[str, float]], other: dict[int, dict[str, float]]) -> dict[str, Difference]:
+def _gaps(first: dict[int, dict[str, float]], other: dict[int, dict[str, float]]) -> dict[str, Estimate]:
     """Compare means over all shifted pictures, seed by seed."""
     found = {column.key: difference_of(first, other, column.key) for column in COLUMNS}
     return {key: gap for key, gap in found.items() if gap is not None}

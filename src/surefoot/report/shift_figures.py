@@ -9,7 +9,8 @@ from typing import Any
 from surefoot.report.figures import AXIS, PERCENT, Figure, layout
 from surefoot.report.marks import mark_of
 from surefoot.report.shift import CLEAN, COLUMNS, ShiftRow, ShiftSummary
-from surefoot.report.summary import Column, Spread
+from surefoot.report.summary import Column
+from surefoot.statistics import Spread
 
 EVERY = ""  # the view of curves that averages all corruptions
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from surefoot.records import RunFolder
 from surefoot.schema import OptionValue
+from surefoot.statistics import Estimate, Spread, mean, spread
 
 
 @dataclass(frozen=True)
@@ -31,25 +31,6 @@ COLUMNS = (
     Column("tce", "ECE after T", percent=True, lower_is_better=True),
     Column("brier", "Brier", percent=False, lower_is_better=True),
 )
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean and standard deviation over n seeds; a single seed has none."""
-
-    mean: float
-    sd: float | None
-    n: int
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Mean paired difference over n seeds with its 95 % interval; a single seed has none."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    n: int
 
 
 @dataclass(frozen=True)
@@ -96,7 +77,7 @@ class Row:
     passes: Spread
     seconds: Spread
     best: frozenset[str]
-    difference: dict[str, Difference] | None
+    difference: dict[str, Estimate] | None
     runs: tuple[RunFolder, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -156,8 +137,8 @@ def summarise(runs: Sequence[RunFolder]) -> Summary:
                 calibration=chosen_by[key],
                 by_seed=test[key],
                 constant=constants[key],
-                passes=spread_of([cost["passes"] for cost in costs]),
-                seconds=spread_of([cost["seconds"] for cost in costs]),
+                passes=spread([cost["passes"] for cost in costs]),
+                seconds=spread([cost["seconds"] for cost in costs]),
                 best=frozenset(column.key for column in COLUMNS if len(groups) > 1 and _is_best(column, key, in_play)),
                 difference=None if key == first else _differences(test[first], test[key]),
                 runs=tuple(group[seed] for seed in sorted(group)),
@@ -210,7 +191,7 @@ def _values(run: RunFolder) -> dict[str, dict[str, float]]:
 def _means(runs: Sequence[dict[str, float]]) -> dict[str, Spread]:
     """Average over seeds what every run has."""
     return {
-        column.key: spread_of([values[column.key] for values in runs])
+        column.key: spread([values[column.key] for values in runs])
         for column in COLUMNS
         if all(column.key in values for values in runs)
     }
@@ -235,11 +216,6 @@ def _is_in_play(constants: dict[str, Constant]) -> bool:
     return "calibration" not in constants or constants["calibration"].is_beaten
 
 
-def spread_of(numbers: Sequence[float]) -> Spread:
-    """Return mean and standard deviation; one number has no deviation."""
-    return Spread(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None, len(numbers))
-
-
 def _is_best(column: Column, key: str, means: dict[str, dict[str, Spread]]) -> bool:
     """Return whether a method has the best mean of those in play."""
     if column.key not in means.get(key, {}):
@@ -248,14 +224,12 @@ def _is_best(column: Column, key: str, means: dict[str, dict[str, Spread]]) -> b
     return means[key][column.key].mean == (min if column.lower_is_better else max)(others)
 
 
-def _differences(first: dict[int, dict[str, float]], other: dict[int, dict[str, float]]) -> dict[str, Difference]:
+def _differences(first: dict[int, dict[str, float]], other: dict[int, dict[str, float]]) -> dict[str, Estimate]:
     found = {column.key: difference_of(first, other, column.key) for column in COLUMNS}
     return {key: gap for key, gap in found.items() if gap is not None}
 
 
-def difference_of(
-    first: dict[int, dict[str, float]], other: dict[int, dict[str, float]], key: str
-) -> Difference | None:
+def difference_of(first: dict[int, dict[str, float]], other: dict[int, dict[str, float]], key: str) -> Estimate | None:
     """Return other − first of one quantity over the seeds that both have.
 
     Args:
@@ -267,27 +241,4 @@ def difference_of(
         The paired difference; None where no seed has both.
     """
     shared = [seed for seed in sorted(first.keys() & other.keys()) if key in first[seed] and key in other[seed]]
-    return paired_difference([other[seed][key] - first[seed][key] for seed in shared]) if shared else None
-
-
-def paired_difference(pairs: Sequence[float]) -> Difference:
-    """Return the mean of paired differences with Student's 95 % interval.
-
-    Args:
-        pairs: One difference per seed.
-
-    Returns:
-        Mean, interval and number.
-
-    Example:
-        >>> gap = paired_difference([1.0, 2.0, 3.0])  # sd 1, standard error 1/√3, t quantile 4.3027
-        >>> gap.mean, round(gap.low, 3), round(gap.high, 3)
-        (2.0, -0.484, 4.484)
-    """
-    from scipy.stats import t as student  # takes a while to import
-
-    n, mean = len(pairs), statistics.fmean(pairs)
-    if n < 2:
-        return Difference(mean, None, None, n)
-    half = float(student.ppf(0.975, n - 1)) * statistics.stdev(pairs) / math.sqrt(n)
-    return Difference(mean, mean - half, mean + half, n)
+    return mean([other[seed][key] - first[seed][key] for seed in shared]) if shared else None

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 
-from surefoot.report.summary import Spread
+from surefoot.statistics import Estimate, Spread, correlation, mean, spread
 from surefoot.studies._arms import moving
-from surefoot.studies.contract import Analysis, Arm, Column, Estimate, Published, Row, Runs, Size, Table
-from surefoot.studies.statistics import correlation, mean, mean_and_sd
+from surefoot.studies.contract import Analysis, Arm, Column, Published, Row, Runs, Size, Table
 
 RATES = {
     "gd": (2 / 40, 2 / 20, 2 / 10, 2 / 5),
@@ -123,13 +122,10 @@ def _row(runs: Runs, name: str, share: float, published: Published) -> Row:
     return Row(label, published.get(name, {}), measured)
 
 
-def _over_rates(runs: Runs, optimizer: str, name: str, share: float) -> Spread | None:
-    """Average r over seeds at each rate, then give mean ± sd over rates."""
+def _over_rates(runs: Runs, optimizer: str, name: str, share: float) -> Spread:
+    """Average r over seeds at each rate, then mean ± sd over rates."""
     found = [_by_seed(runs, arm, name, share) for arm in arms_of(runs, optimizer)]
-    over = mean_and_sd([statistics.fmean(values) for values in found if values])
-    if over.value is None or over.high is None:
-        return None
-    return Spread(over.value, over.high - over.value if over.n > 1 else None, over.n)
+    return spread(statistics.fmean(values) for values in found if values)
 
 
 def _by_seed(runs: Runs, arm: str, name: str, share: float) -> list[float]:

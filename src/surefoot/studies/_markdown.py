@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from surefoot.report.numbers import show_count, show_seconds
-from surefoot.studies.contract import Estimate, sentence
-from surefoot.studies.statistics import show as show_estimate
+from surefoot.statistics import NOTHING, Estimate
+from surefoot.studies.contract import sentence
+from surefoot.studies.verdicts import show as show_estimate
 
 Values = Mapping[str, Any]
 
@@ -25,7 +26,7 @@ def result_page(values: Values) -> str:
         f"Published: {values['source']}. Measured: {_where(setting)}, {_seeds(values['seeds'])}, mean ± sd.",
         table_of(values["table"]),
         "## Numbers that the rule goes by",
-        _list(f"{name}: {show_estimate(Estimate(**number))}" for name, number in values["numbers"].items()),
+        _list(f"{name}: {show_estimate(number)}" for name, number in read_numbers(values).items()),
         _list(f"{arm}, seed {seed}: {text}" for arm, found in values["failed"].items() for seed, text in found.items()),
         *(f"![{figure.partition('.')[0]}]({figure})" for figure in values["figures"]),
         "## How",
@@ -34,6 +35,12 @@ def result_page(values: Values) -> str:
         f"core, runs shared with other studies included. {_environment(values['environment'])}",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def read_numbers(values: Mapping[str, Any]) -> dict[str, Estimate]:
+    """Read back the numbers that a verdict went by."""
+    found = values["numbers"].items()
+    return {name: Estimate(**number) if number["value"] is not None else NOTHING for name, number in found}
 
 
 def page_of(results: Sequence[Values], folder: str) -> str:

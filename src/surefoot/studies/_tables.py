@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from surefoot.studies.contract import BySeed, Column, Published, Row, Runs, Table, spread
+from surefoot.statistics import spread
+from surefoot.studies.contract import BySeed, Column, Published, Row, Runs, Table
 
 ACCURACY = Column("accuracy", "accuracy %", percent=True)
 ECE = Column("ece", "ECE %", percent=True)

@@ -6,15 +6,14 @@ numbers that :attr:`Study.analyse` found and nothing else, so a verdict can be c
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from surefoot.errors import SurefootError
 from surefoot.records import RunFolder
-from surefoot.report.summary import Spread
 from surefoot.schema import UNTRACKED, RunSpec, SplitName, Tracking
+from surefoot.statistics import Estimate, Spread
 from surefoot.studies._shifted import Shift
 
 Size = Literal["smoke", "laptop", "paper"]
@@ -33,16 +32,6 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A number that a rule goes by, with its 95 % interval where there is one, over n seeds or runs."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    n: int = 1
-
-
-@dataclass(frozen=True)
 class Column:
     """A quantity in the table: fractions are shown in percent."""
 
@@ -58,7 +47,7 @@ class Row:
 
     label: str
     published: Mapping[str, float | None] = field(default_factory=dict)
-    measured: Mapping[str, Spread | None] = field(default_factory=dict)
+    measured: Mapping[str, Spread] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -215,11 +204,3 @@ class Study:
     judge: Callable[[Mapping[str, Estimate]], Verdict]
     seeds: Mapping[Size, int] = field(default_factory=lambda: {"smoke": 1, "laptop": 5, "paper": 5})
     drawings: tuple[Drawing, ...] = ()
-
-
-def spread(values: Mapping[int, float]) -> Spread | None:
-    """Return mean and standard deviation over seeds; None where there is no seed."""
-    numbers = list(values.values())
-    if not numbers:
-        return None
-    return Spread(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None, len(numbers))

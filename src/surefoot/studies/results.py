@@ -24,8 +24,9 @@ from typing import Any
 import surefoot
 from surefoot.errors import InputError
 from surefoot.records import RunFolder, write_bytes
+from surefoot.statistics import Estimate
 from surefoot.studies._markdown import page_of, result_page
-from surefoot.studies.contract import Estimate, Table
+from surefoot.studies.contract import Row, Table
 from surefoot.studies.runner import Result
 
 RUNS = "runs"
@@ -68,7 +69,7 @@ def to_json(result: Result, command: str, figures: list[str]) -> dict[str, Any]:
         "size": result.plan.size,
         "seeds": sorted({seed for _, seed in result.plan.places}),
         "verdict": dataclasses.asdict(result.verdict),
-        "numbers": {name: dataclasses.asdict(number) for name, number in result.analysis.numbers.items()},
+        "numbers": _numbers(result.analysis.numbers),
         "table": _table(result.analysis.table),
         "command": command,
         "cost": {
@@ -84,16 +85,22 @@ def to_json(result: Result, command: str, figures: list[str]) -> dict[str, Any]:
     }
 
 
-def read_numbers(values: Mapping[str, Any]) -> dict[str, Estimate]:
-    """Read back the numbers that a verdict went by."""
-    return {name: Estimate(**number) for name, number in values["numbers"].items()}
+def _numbers(numbers: Mapping[str, Estimate]) -> dict[str, Any]:
+    """Write numbers; JSON has null where one is not known."""
+    every = {name: dataclasses.asdict(number) for name, number in numbers.items()}
+    return {name: {**each, "value": each["value"] if numbers[name].is_known else None} for name, each in every.items()}
 
 
 def _table(table: Table) -> dict[str, Any]:
     return {
         "columns": [dataclasses.asdict(column) for column in table.columns],
-        "rows": [dataclasses.asdict(row) for row in table.rows],
+        "rows": [_row(row) for row in table.rows],
     }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    known = {key: dataclasses.asdict(spread) if spread.n else None for key, spread in row.measured.items()}
+    return {"label": row.label, "published": dict(row.published), "measured": known}
 
 
 def _setting(runs: Sequence[RunFolder]) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, difference, spread
 from surefoot.studies._tables import ECE
 from surefoot.studies.claims.a01_sam_calibrates import grid
-from surefoot.studies.contract import Analysis, Drawing, Estimate, Row, Runs, Study, Table, Verdict, spread
-from surefoot.studies.statistics import above, difference, together
+from surefoot.studies.contract import Analysis, Drawing, Row, Runs, Study, Table, Verdict
+from surefoot.studies.verdicts import above, together
 
 REPAIRS = ("temperature", "isotonic")
 

@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import NOTHING, Estimate, difference, mean, spread
 from surefoot.studies._arms import RHO, finished
 from surefoot.studies._tables import ECE, TCE
-from surefoot.studies.contract import Analysis, Arm, Drawing, Estimate, Row, Runs, Size, Study, Table, Verdict, spread
-from surefoot.studies.statistics import above, difference, mean, together, true_if
+from surefoot.studies.contract import Analysis, Arm, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import above, together, true_if
 
 KEYS = {"ece": "test/ece", "tce": "test/tce"}
 MOST = 0.9  # of the epochs
@@ -54,27 +55,23 @@ def _share_ahead(runs: Runs) -> Estimate:
     """Count epochs at which SGD's mean ECE over seeds is above SAM's."""
     sgd, sam = (list(runs.series(arm, "test/ece").values()) for arm in ("sgd", "sam"))
     if not sgd or not sam:
-        return Estimate(None, n=0)
+        return NOTHING
     steps = [step for step in sgd[0] if step and all(step in seen for seen in (*sgd, *sam))]
     ahead = [
         statistics.fmean(seen[step][0] for seen in sgd) > statistics.fmean(seen[step][0] for seen in sam)
         for step in steps
     ]
-    return Estimate(statistics.fmean(ahead) if ahead else None, n=min(len(sgd), len(sam)))
+    return Estimate(spread(ahead).mean, n=min(len(sgd), len(sam)))
 
 
 def judge(numbers: Mapping[str, Estimate]) -> Verdict:
     """Ask for both advantages above 0 and nine epochs in ten."""
-    share = numbers["share of epochs ahead in ECE"].value
+    share = numbers["share of epochs ahead in ECE"]
     return together([
         above(numbers["ECE advantage, mean over epochs"], 0, "the ECE advantage, mean over epochs,"),
-        true_if(None if share is None else share >= MOST, f"ahead at {_percent(share)} of the epochs"),
+        true_if(share.value >= MOST if share.is_known else None, f"ahead at {share:.0%} of the epochs"),
         above(numbers["ECE advantage − TCE advantage"], 0, "what ECE gains beyond TCE"),
     ])
-
-
-def _percent(share: float | None) -> str:
-    return "an unknown share" if share is None else f"{100 * share:.0f} %"
 
 
 @STUDIES.register("a3")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import finished
 from surefoot.studies._tables import ACCURACY, ECE, TCE, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Estimate, Runs, Size, Study, Verdict
-from surefoot.studies.statistics import above, difference, together
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Runs, Size, Study, Verdict
+from surefoot.studies.verdicts import above, together
 
 COLUMNS = (
     ACCURACY,

@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import RHO, finished
 from surefoot.studies._shifted import corrupted
 from surefoot.studies._tables import ACCURACY, ECE, extended_table, metrics_table
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    BySeed,
-    Column,
-    Drawing,
-    Estimate,
-    Runs,
-    Size,
-    Study,
-    Verdict,
-)
-from surefoot.studies.statistics import above, difference, together
+from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Drawing, Runs, Size, Study, Verdict
+from surefoot.studies.verdicts import above, together
 
 OTHER = Column("other", "AUROC % of other data", percent=True)
 CORRUPTED = Column("corrupted", "AUROC % of corruptions", percent=True)

@@ -6,25 +6,13 @@ from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
 from surefoot.schema import RunSpec
+from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import RHO, finished
 from surefoot.studies._shifted import CORRUPTIONS, corrupted
 from surefoot.studies._tables import ACCURACY, ECE, extended_table, metrics_table
 from surefoot.studies.compare import make_spec
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    BySeed,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-)
-from surefoot.studies.statistics import above, difference, together
+from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import above, together
 
 METRICS = {"accuracy": "accuracy", "ece": "ECE"}
 COLUMNS = {

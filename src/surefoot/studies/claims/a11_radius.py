@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, difference, u_shape
 from surefoot.studies._arms import finished
 from surefoot.studies._tables import ACCURACY, ECE, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Estimate, Runs, Size, Study, Verdict
-from surefoot.studies.statistics import above, difference, together, u_shape
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Runs, Size, Study, Verdict
+from surefoot.studies.verdicts import above, together
 
 ENTROPY = Column("true_class_entropy", "H(p_y)", digits=3)
 RADII: dict[Size, tuple[float, ...]] = {

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, difference, u_shape
 from surefoot.studies._arms import finished
 from surefoot.studies._tables import ACCURACY, ECE, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Drawing, Estimate, Runs, Size, Study, Verdict
-from surefoot.studies.statistics import above, difference, none_of, together, u_shape
+from surefoot.studies.contract import Analysis, Arm, Drawing, Runs, Size, Study, Verdict
+from surefoot.studies.verdicts import above, none_of, together
 
 # Table S4 has five columns of γ, but one of its values per row is lost in the text: the four that are left are not
 # tied to a γ and cannot stand beside a measured one.

@@ -7,22 +7,10 @@ import statistics
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, correlation, mean, spread
 from surefoot.studies._arms import finished
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-    spread,
-)
-from surefoot.studies.statistics import above, below, correlation, mean, none_of, together, true_if
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import above, below, none_of, together, true_if
 
 RADII = (0.05, 0.2)
 TRACK: dict[Size, str] = {
@@ -59,7 +47,7 @@ def analyse(runs: Runs) -> Analysis:
     numbers = {
         "violated inequalities": Estimate(violated, n=len(every)),
         "inequalities checked": Estimate(checked, n=len(every)),
-        "share of probes with κ_min ≥ −‖∇L‖/ρ": Estimate(statistics.fmean(shares) if shares else None, n=len(shares)),
+        "share of probes with κ_min ≥ −‖∇L‖/ρ": Estimate(spread(shares).mean, n=len(shares)),
         "r of κ_min and t along the climb": mean([values["r"] for values in every if math.isfinite(values["r"])]),
         "λ in the last fifth − in the first": mean(growth),
     }
@@ -92,8 +80,8 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
     return together([
         none_of(violated, checked, "proven inequalities"),
         true_if(
-            None if share.value is None else share.value >= MOST,
-            f"κ_min ≥ −‖∇L‖/ρ at {100 * (share.value or 0):.0f} % of the probes",
+            share.value >= MOST if share.is_known else None,
+            f"κ_min ≥ −‖∇L‖/ρ at {share:.0%} of the probes",
         ),
         below(slope, 0, "r of κ_min and t along the climb"),
         above(growth, 0, "λ in the last fifth − in the first"),

@@ -5,23 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, difference, ratio, spread
 from surefoot.studies._arms import RHO, finished
 from surefoot.studies._tables import ACCURACY, ECE
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-    spread,
-)
-from surefoot.studies.statistics import above, difference, ratio, together
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import above, together
 
 KAPPA = Column("kappa_max", "κ_max", digits=1)
 PUBLISHED = {

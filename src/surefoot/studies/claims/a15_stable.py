@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import RHO, finished
 from surefoot.studies._tables import ACCURACY, ECE, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Drawing, Estimate, Runs, Size, Study, Verdict
-from surefoot.studies.statistics import above, difference, no_worse, together
+from surefoot.studies.contract import Analysis, Arm, Drawing, Runs, Size, Study, Verdict
+from surefoot.studies.verdicts import above, no_worse, together
 
 RATES: dict[Size, tuple[float, ...]] = {
     "smoke": (0.1, 0.8),

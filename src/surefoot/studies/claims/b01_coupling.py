@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate
 from surefoot.studies._coupling import all_coupled, correlate
-from surefoot.studies.contract import Drawing, Estimate, Study, Verdict
-from surefoot.studies.statistics import above, together
+from surefoot.studies.contract import Drawing, Study, Verdict
+from surefoot.studies.verdicts import above, together
 
 PUBLISHED = {
     "train ECE": {"gd": 0.83, "sgd": 0.84, "adamw": 0.72, "muon": 0.63, "sam": 0.92},

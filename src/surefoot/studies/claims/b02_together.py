@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, mean, spread
 from surefoot.studies._coupling import all_coupled, arms_of
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-    spread,
-)
-from surefoot.studies.statistics import NOTHING, above, below, mean, together, true_if
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import above, below, together, true_if
 
 COLUMNS = (
     Column("edge", "peak sharpness / (2/η)"),
@@ -51,13 +40,13 @@ def analyse(runs: Runs) -> Analysis:
     every = [values for by_seed in found.values() for values in by_seed.values()]
     gd = [values for arm in arms_of(runs, "gd") for values in found[arm].values()]
     fitted = [values for values in every if values["fitted"] >= FITTED]
-    edge = statistics.median(values["edge"] for values in gd) if gd else None
+    edge = statistics.median(values["edge"] for values in gd) if gd else math.nan
     numbers = {
         "rise of train ECE to its peak": mean([values["rise"] for values in every]),
         "median of peak sharpness / (2/η), GD": Estimate(edge, n=len(gd)),
         "distance of the peaks, share of the run": mean([values["apart"] for values in every]),
-        "last / peak train ECE, fitted runs": mean([v["fall_ece"] for v in fitted]) if fitted else NOTHING,
-        "last / peak sharpness, fitted runs": mean([v["fall_sharpness"] for v in fitted]) if fitted else NOTHING,
+        "last / peak train ECE, fitted runs": mean([v["fall_ece"] for v in fitted]),
+        "last / peak sharpness, fitted runs": mean([v["fall_sharpness"] for v in fitted]),
     }
     return Analysis(Table(COLUMNS, tuple(rows)), numbers)
 
@@ -84,10 +73,10 @@ def _peaks(steps: Mapping[int, tuple[float, ...]]) -> dict[str, float]:
 def judge(numbers: Mapping[str, Estimate]) -> Verdict:
     """Ask for the rise, the edge, the common peak and the fall."""
     rise, edge, apart, fall, flatter = numbers.values()
-    near = None if edge.value is None or edge.n < 3 else EDGE[0] <= edge.value <= EDGE[1]
+    near = EDGE[0] <= edge.value <= EDGE[1] if edge.is_known and edge.n >= 3 else None
     return together([
         above(rise, 0, "the rise of train ECE to its peak"),
-        true_if(near, f"GD's peak sharpness is {edge.value or 0:.2f} times 2/η (median, n = {edge.n})"),
+        true_if(near, f"GD's peak sharpness is {edge:.2f} times 2/η (median, n = {edge.n})"),
         below(apart, APART, "the distance of the peaks, as a share of the run,"),
         below(fall, 0.5, "last / peak train ECE of fitted runs"),
         below(flatter, 0.5, "last / peak sharpness of fitted runs"),

@@ -6,22 +6,10 @@ import statistics
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, difference, ratio, spread
 from surefoot.studies._coupling import BULK_RATES, all_coupled, label, projected, ranked
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-    spread,
-)
-from surefoot.studies.statistics import above, difference, ratio, together, true_if
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import above, together, true_if
 
 NAMES = ("sgd", "sam", "muon", "bulk_sgd", "short_sgd")
 LOW = 0.05  # train ECE that counts as gone
@@ -77,7 +65,7 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
         within = False if alike.high < ALIKE[0] or alike.low > ALIKE[1] else within
     return together([
         above(flatter, 0, "mean sharpness of SGD − SAM"),
-        true_if(within, f"SAM's peak train ECE is {alike.value or 0:.2f} times SGD's"),
+        true_if(within, f"SAM's peak train ECE is {alike:.2f} times SGD's"),
         above(slower, 0, "steps to low train ECE, SAM − SGD,"),
         above(muon, 0, "peak train ECE of SGD − Muon"),
         above(bulk, 0, "peak train ECE of SGD − BulkSGD"),

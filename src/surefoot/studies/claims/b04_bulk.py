@@ -8,22 +8,10 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, difference, spread
 from surefoot.studies._coupling import BULK_RATES, label, projected
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-    spread,
-)
-from surefoot.studies.statistics import above, difference, together, true_if
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import above, together, true_if
 
 PROJECTED: dict[Size, tuple[int, ...]] = {"smoke": (1, 5), "laptop": (1, 3, 5), "paper": (1, 3, 5)}
 COLUMNS = (
@@ -63,7 +51,7 @@ def analyse(runs: Runs) -> Analysis:
     plain, bulk = ([arm for arm in runs.found if arm.startswith(name)] for name in ("sgd", "bulk_sgd, k = 5"))
     every = [value for arm in runs.found if arm.startswith("bulk") for value in sharpest[arm].values()]
     numbers = {
-        "largest sharpness of any BulkSGD run": Estimate(max(every, default=None), n=len(every)),
+        "largest sharpness of any BulkSGD run": Estimate(max(every, default=math.nan), n=len(every)),
         "jump of BulkSGD (k = 5) − SGD": difference(_pooled(jumps, bulk), _pooled(jumps, plain)),
         "largest sharpness of BulkSGD (k = 5) − SGD": difference(_pooled(sharpest, bulk), _pooled(sharpest, plain)),
     }
@@ -87,9 +75,9 @@ def _pooled(values: Mapping[str, Mapping[int, float]], arms: list[str]) -> dict[
 def judge(numbers: Mapping[str, Estimate]) -> Verdict:
     """Ask for thousands, and for jumps beyond SGD's."""
     largest, jump, sharper = numbers.values()
-    reached = None if largest.value is None or largest.n < 3 else largest.value >= THOUSANDS
+    reached = largest.value >= THOUSANDS if largest.is_known and largest.n >= 3 else None
     return together([
-        true_if(reached, f"the largest sharpness of any BulkSGD run is {largest.value or 0:.0f}"),
+        true_if(reached, f"the largest sharpness of any BulkSGD run is {largest:.0f}"),
         above(jump, 0, "jump of log train loss, BulkSGD (k = 5) − SGD,"),
         above(sharper, 0, "largest sharpness of BulkSGD (k = 5) − SGD"),
     ])

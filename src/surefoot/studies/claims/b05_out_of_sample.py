@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, mean, spread
 from surefoot.studies._coupling import all_coupled, arms_of
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-    spread,
-)
-from surefoot.studies.statistics import above, below, mean, together
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import above, below, together
 
 COLUMNS = (
     Column("train/ece", "last train ECE", digits=3),

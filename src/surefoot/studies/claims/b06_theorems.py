@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, spread
 from surefoot.studies._coupling import RATES, coupled, label
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-    spread,
-)
-from surefoot.studies.statistics import none_of, together, true_if
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import none_of, together, true_if
 
 CHECKS: dict[Size, str] = {
     "smoke": "certificate:every=8,examples=500,probe=16",
@@ -78,7 +66,7 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
     violated, checked, separable = numbers.values()
     return together([
         none_of(violated, checked, "theorems 4.1, 4.2 and what follows from them"),
-        true_if(True if separable.value else None, f"theorem 4.2 applied {separable.value or 0:g} times"),
+        true_if(True if separable.value else None, f"theorem 4.2 applied {separable:g} times"),
     ])
 
 

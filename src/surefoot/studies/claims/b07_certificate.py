@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, spread
 from surefoot.studies._coupling import RATES, coupled, label
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-    spread,
-)
-from surefoot.studies.statistics import none_of, together, true_if
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import none_of, together, true_if
 
 RADIUS = 0.4
 POINTS = (0.1, 0.2, 0.4)
@@ -66,7 +54,7 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
     violated, certified, useful = numbers.values()
     return together([
         none_of(violated, certified, "certificates for shifted data"),
-        true_if(True if useful.value else None, f"{useful.value or 0:g} certificates are below 1"),
+        true_if(True if useful.value else None, f"{useful:g} certificates are below 1"),
     ])
 
 

@@ -7,22 +7,10 @@ from collections.abc import Mapping
 
 from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate, mean, spread
 from surefoot.studies._coupling import coupled, label
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    Column,
-    Drawing,
-    Estimate,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-    Verdict,
-    spread,
-)
-from surefoot.studies.statistics import above, below, mean, together
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.verdicts import above, below, together
 
 K = 10
 OPTIMUM = math.e / (math.e + K - 1)

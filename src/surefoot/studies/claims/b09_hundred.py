@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 
 from surefoot.registry import STUDIES
+from surefoot.statistics import Estimate
 from surefoot.studies._coupling import all_coupled, correlate
-from surefoot.studies.contract import Arm, Drawing, Estimate, Size, Study, Verdict
-from surefoot.studies.statistics import above, together
+from surefoot.studies.contract import Arm, Drawing, Size, Study, Verdict
+from surefoot.studies.verdicts import above, together
 
 
 def grid(size: Size) -> dict[str, Arm]:
