@@ -19,7 +19,7 @@ LAYERS = {
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
     2: {"ensembles", "training", "records", "statistics"},
-    3: {"trackers", "evaluate", "experiment", "certificate", "auditing", "shift", "settings"},
+    3: {"trackers", "evaluate", "experiment", "certificate", "auditing", "shift", "settings", "calibrated"},
     4: {"studies", "report"},
     5: {"api", "serve", "integrations"},
     6: {"cli", "__main__"},
