@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from surefoot.cli.complete import COMPLETED
 from surefoot.config import load_config
 from surefoot.settings import check_known, parameters_of
 
@@ -54,10 +55,13 @@ def _flags(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     for parameter in parameters_of(function):
         annotation = parameter.annotation
         if typing.get_origin(annotation) is Annotated and isinstance(annotation.__metadata__[0], str):
-            yield _flag(parameter, annotation.__origin__, annotation.__metadata__[0])
+            completes = COMPLETED.get(function.__name__, {}).get(parameter.name)
+            yield _flag(parameter, annotation.__origin__, annotation.__metadata__[0], completes)
 
 
-def _flag(parameter: inspect.Parameter, type_: Any, help_: str) -> inspect.Parameter:
+def _flag(
+    parameter: inspect.Parameter, type_: Any, help_: str, completes: Callable[[str], list[str]] | None
+) -> inspect.Parameter:
     """Make one flag. Of a parameter that takes several types, the command line reads the first."""
     names, default = [], parameter.default
     is_union = typing.get_origin(type_) in (typing.Union, types.UnionType)
@@ -69,7 +73,6 @@ def _flag(parameter: inspect.Parameter, type_: Any, help_: str) -> inspect.Param
         names = [f"--{parameter.name.replace('_', '-')}"]  # without a --no-…, which would change nothing
     elif first is str and default is not None and default is not parameter.empty:
         default = str(default)
-    completes = COMPLETED.get(parameter.name)
     option = typer.Option(*names, help=help_, autocompletion=completes)
     return parameter.replace(default=default, annotation=Annotated[type_, option])
 
@@ -102,4 +105,3 @@ Config = Annotated[
         is_eager=True,
     ),
 ]
-COMPLETED: dict[str, Callable[[str], list[str]]] = {}
