@@ -1,4 +1,4 @@
-"""Out-of-distribution detection: scores from logits, and how well they tell strange inputs from familiar ones.
+"""Out-of-distribution detection: scores from logits, and how well they tell in- from out-of-distribution inputs.
 
 These are functions of two sets of predictions and need no labels, so they are not registered as metrics.
 """
@@ -24,17 +24,17 @@ class Detection:
 
     score: str
     auroc: float
-    """Chance that a familiar input has the higher score."""
+    """Chance that an in-distribution input has the higher score."""
     aupr_in: float
-    """Average precision when familiar inputs are to be found."""
+    """Average precision when in-distribution inputs are to be found."""
     aupr_out: float
-    """Average precision when strange inputs are to be found."""
+    """Average precision when out-of-distribution inputs are to be found."""
     fpr95: float
-    """Share of strange inputs that pass when 95 % of the familiar ones must."""
+    """Share of out-of-distribution inputs that pass when 95 % of the in-distribution ones must."""
 
 
 def ood_score(logits: Tensor, *, score: Score = "max_probability") -> Tensor:
-    """Return each example a number that is higher the more familiar it looks.
+    """Return a number per example, higher for those like the training data.
 
     Args:
         logits: Shape ``(n, classes)``. For an ensemble pass the log of its mean probabilities.
@@ -64,12 +64,12 @@ def ood_score(logits: Tensor, *, score: Score = "max_probability") -> Tensor:
     raise OptionError(f"Expected score {', '.join(SCORES)}, but got {score!r}.")
 
 
-def detect(familiar: Tensor, strange: Tensor, *, score: str = "score") -> Detection:
+def detect(in_scores: Tensor, ood_scores: Tensor, *, score: str = "score") -> Detection:
     """Measure how well scores tell two groups of inputs apart; ties count half.
 
     Args:
-        familiar: Scores of inputs like those trained on, shape ``(n,)``; they should be the higher ones.
-        strange: Scores of other inputs, shape ``(m,)``.
+        in_scores: Of in-distribution inputs, shape ``(n,)``; they should be the higher ones.
+        ood_scores: Of out-of-distribution inputs, shape ``(m,)``.
         score: A name for the result.
 
     Returns:
@@ -83,26 +83,27 @@ def detect(familiar: Tensor, strange: Tensor, *, score: str = "score") -> Detect
         >>> detect(tensor([0.9, 0.8, 0.6]), tensor([0.7, 0.6])).auroc
         0.75
     """
-    if familiar.ndim != 1 or strange.ndim != 1 or not len(familiar) or not len(strange):
+    if in_scores.ndim != 1 or ood_scores.ndim != 1 or not len(in_scores) or not len(ood_scores):
         raise InputError(
-            f"Expected one score per input of both groups, but got {tuple(familiar.shape)} and {tuple(strange.shape)}. "
+            f"Expected one score per input of both groups, but got {tuple(in_scores.shape)} and "
+            f"{tuple(ood_scores.shape)}. "
             "Pass ood_score(logits)."
         )
     return Detection(
         score,
-        auroc=area_under_roc(familiar, strange).item(),
-        aupr_in=average_precision(familiar, strange).item(),
-        aupr_out=average_precision(-strange, -familiar).item(),
-        fpr95=false_positive_rate(familiar, strange).item(),
+        auroc=area_under_roc(in_scores, ood_scores).item(),
+        aupr_in=average_precision(in_scores, ood_scores).item(),
+        aupr_out=average_precision(-ood_scores, -in_scores).item(),
+        fpr95=false_positive_rate(in_scores, ood_scores).item(),
     )
 
 
-def ood_detection(familiar_logits: Tensor, strange_logits: Tensor) -> tuple[Detection, ...]:
+def ood_detection(in_logits: Tensor, ood_logits: Tensor) -> tuple[Detection, ...]:
     """Measure detection by each of the three scores.
 
     Args:
-        familiar_logits: Of inputs like those trained on, shape ``(n, classes)``.
-        strange_logits: Of other inputs, shape ``(m, classes)``.
+        in_logits: Of in-distribution inputs, shape ``(n, classes)``.
+        ood_logits: Of out-of-distribution inputs, shape ``(m, classes)``.
 
     Returns:
         One result per score.
@@ -113,6 +114,5 @@ def ood_detection(familiar_logits: Tensor, strange_logits: Tensor) -> tuple[Dete
         [1.0, 1.0, 1.0]
     """
     return tuple(
-        detect(ood_score(familiar_logits, score=score), ood_score(strange_logits, score=score), score=score)
-        for score in SCORES
+        detect(ood_score(in_logits, score=score), ood_score(ood_logits, score=score), score=score) for score in SCORES
     )
