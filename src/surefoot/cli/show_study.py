@@ -60,7 +60,7 @@ def _print(saved: SavedResult) -> None:
     values = saved.values
     print(f"{values['claim']}: {values['question']}\n")
     print(f"Rule, written before the runs: {values['rule']}\n")
-    print(f"Published: {values['source']}. Measured: {measured_on(values)}, mean ± sd.\n")
+    print(f"Published: {values['source'] or 'nothing'}. Measured: {measured_on(values)}, mean ± sd.\n")
     print("\n".join(_lines(*table_of(values["table"]))))
     print("\nNumbers that the rule goes by:")
     for name, number in numbers_of(values):
