@@ -55,30 +55,31 @@ def _find(name: str, results: Path | None) -> Path:
 
 
 def _print(saved: SavedResult) -> None:
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table
-
     from surefoot.studies.pages import failures_of, measured_on, numbers_of, table_of
 
-    values, console = saved.values, Console(highlight=False, markup=False)
-    width = console.width
-    console.print(f"{values['claim']}: {values['question']}\n")
-    console.print(f"Rule, written before the runs: {values['rule']}\n")
-    console.print(f"Published: {values['source']}. Measured: {measured_on(values)}, mean ± sd.")
-    heads, rows = table_of(values["table"])
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in heads:  # numbers are never broken over lines: a wide table runs over the edge instead
-        table.add_column("\n".join(head.rsplit(", ", 1)), justify="right" if head else "left", no_wrap=bool(head))
-    for row in rows:
-        table.add_row(*row)
-    console.width = max(console.width, Measurement.get(console, console.options, table).minimum)
-    console.print(table)
-    console.width = width
-    console.print("\nNumbers that the rule goes by:")
+    values = saved.values
+    print(f"{values['claim']}: {values['question']}\n")
+    print(f"Rule, written before the runs: {values['rule']}\n")
+    print(f"Published: {values['source'] or 'nothing'}. Measured: {measured_on(values)}, mean ± sd.\n")
+    print("\n".join(_lines(*table_of(values["table"]))))
+    print("\nNumbers that the rule goes by:")
     for name, number in numbers_of(values):
-        console.print(f"  {name}: {number}")
+        print(f"  {name}: {number}")
     for failure in failures_of(values):
-        console.print(f"  failed: {failure}")
-    console.print(f"\nVerdict: {saved.verdict}")
+        print(f"  failed: {failure}")
+    print(f"\nVerdict: {saved.verdict}")
     print(f"Command: {values['command']}")
+
+
+def _lines(heads: list[str], rows: list[list[str]]) -> list[str]:
+    """Lay a table out in columns, heads in two lines; it takes the width that it needs, so that no number is cut."""
+    quantities, kinds = zip(*(head.rpartition(", ")[::2] for head in heads), strict=True)
+    table = [list(quantities), list(kinds), *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join([
+            cells[0].ljust(widths[0]),
+            *(c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True)),
+        ]).rstrip()
+        for cells in table
+    ]

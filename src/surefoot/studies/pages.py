@@ -56,7 +56,7 @@ def _section(values: Values, figures: Sequence[str]) -> str:
         values["question"],
         f"*{_capital(values['verdict']['outcome'])}.* {sentence(values['verdict']['reason'])}",
         f"*Rule, written before the runs:* {values['rule']}",
-        f"*Published:* {values['source']}. *Measured:* {measured_on(values)}, mean ± sd.",
+        f"*Published:* {values['source'] or 'nothing'}. *Measured:* {measured_on(values)}, mean ± sd.",
         _table(values["table"]),
         "Numbers that the rule goes by:",
         _list(f"{name}: {number}" for name, number in numbers_of(values)),

@@ -41,7 +41,7 @@ class Result:
 
 
 def find_studies(names: Sequence[str]) -> dict[str, Study]:
-    """Look studies up by name; ``all`` stands for every one.
+    """Return studies by name; ``all`` stands for every one.
 
     Args:
         names: What was typed.
