@@ -154,7 +154,7 @@ def test_own_parts_train_in_workers_are_not_trained_again_and_are_measured(
     assert len(runs) == 2
     records = [json.loads(line) for path in runs for line in (path / "steps.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records if record.get("tracker") == f"{own}:my_tracker"] == [0, 0]
-    (mine,) = (path for path in runs if own in (path / "spec.json").read_text().split('"tracking"')[0])
+    (mine,) = (path for path in runs if RunFolder(path).spec.method.loss.name.startswith(own))
 
     settings = {"data": f"npz:{small_npz}", "model": "mlp:width=8", "epochs": 1, "augment": f"{own}:my_augment"}
     spec = RunFolder(mine).spec
