@@ -12,7 +12,7 @@ import torch
 
 from surefoot.data import load_splits
 from surefoot.data.label_noise import flip, transitions
-from surefoot.data.ood import strange_pixels
+from surefoot.data.ood import ood_pixels
 from surefoot.errors import InputError
 from surefoot.experiment import run, trained
 from surefoot.records import RunFolder
@@ -43,12 +43,12 @@ def runs(small_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_records_are_what_the_network_does_on_shifted_pictures(runs: Path) -> None:
     records = shift(runs / "sgd-0", WANTED, n=40)
     assert [Condition(r["corruption"], r["severity"], r["ood"]) for r in records] == WANTED
-    clean, mild, severe, *_, strange = records
+    clean, mild, severe, *_, other = records
     assert clean["detection"] is None
     assert {"run", "seed", "passes", "split", "n"} <= set(clean)
     assert severe["detection"]["max_probability"]["auroc"] > mild["detection"]["max_probability"]["auroc"]
-    assert strange["accuracy"] is None
-    assert set(strange["detection"]) == {"max_probability", "entropy", "energy"}
+    assert other["accuracy"] is None
+    assert set(other["detection"]) == {"max_probability", "entropy", "energy"}
     predict, splits = trained(RunFolder(runs / "sgd-0"))
     everything = shift(runs / "sgd-0", conditions([], []), n=1000)[0]
     right = predict(splits.test).argmax(1) == splits.test.labels
@@ -203,7 +203,7 @@ def test_the_command_and_its_page(runs: Path, tmp_path: Path, run_command: RunCo
         ("--severities 0-2", "severities from 1 to 5, but got 0"),
         ("--severities some", "severities as 1-5 or 1,3,5, but got 'some'"),
         ("--n 0 --corruptions none", "at least one picture, but got n = 0"),
-        ("--corruptions none --ood nosuch", "or a data set, as strange inputs, but got 'nosuch'"),
+        ("--corruptions none --ood nosuch", "or a data set, as out-of-distribution data, but got 'nosuch'"),
     ],
 )
 def test_bad_input_is_refused(words: str, says: str, runs: Path, run_command: RunCommand) -> None:
@@ -212,22 +212,22 @@ def test_bad_input_is_refused(words: str, says: str, runs: Path, run_command: Ru
     assert says in done.stderr
 
 
-def test_strange_pictures_fit(small_npz: Path, tmp_path: Path) -> None:
+def test_out_of_distribution_pictures_fit(small_npz: Path, tmp_path: Path) -> None:
     own = load_splits(DATA.parse("fashion"))
-    familiar = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
+    pixels = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
     draws = torch.Generator().manual_seed(0)
-    made = strange_pixels(f"npz:{small_npz}", familiar, own, draws)
-    assert made.shape == familiar.shape
+    made = ood_pixels(f"npz:{small_npz}", pixels, own, draws)
+    assert made.shape == pixels.shape
     assert torch.equal(made[:, 0], made[:, 1])
-    mixed = strange_pixels("shuffled", familiar, own, draws)
-    assert torch.equal(mixed.flatten(2).sort(2).values, familiar.flatten(2).sort(2).values)
-    assert not torch.equal(mixed, familiar)
+    mixed = ood_pixels("shuffled", pixels, own, draws)
+    assert torch.equal(mixed.flatten(2).sort(2).values, pixels.flatten(2).sort(2).values)
+    assert not torch.equal(mixed, pixels)
     with pytest.raises(InputError, match="another data set than the one trained on"):
-        strange_pixels("fashion", familiar, own, draws)
+        ood_pixels("fashion", pixels, own, draws)
     floats = {k: v.astype(np.float32) if k[0] == "x" else v for k, v in small_arrays().items()}
     np.savez(tmp_path / "floats.npz", **floats)
     with pytest.raises(InputError, match="Choose a data set of pictures"):
-        strange_pixels(f"npz:{tmp_path / 'floats.npz'}", familiar, own, draws)
+        ood_pixels(f"npz:{tmp_path / 'floats.npz'}", pixels, own, draws)
 
 
 def test_label_noise_changes_the_training_split_alone() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from surefoot.data.cifar_c import read_cifar_c
 from surefoot.data.corruptions import SEVERITIES, corrupt
-from surefoot.data.ood import strange_pixels
+from surefoot.data.ood import ood_pixels
 from surefoot.errors import InputError
 from surefoot.experiment import trained
 from surefoot.metrics.ood import ood_detection
@@ -35,7 +35,7 @@ _CHUNK = 1000  # pictures corrupted at a time
 
 
 class Condition(NamedTuple):
-    """One set of shifted pictures: a corruption at a severity, a strange data set, or neither for the clean ones."""
+    """One set of pictures: a corruption at a severity, out-of-distribution data, or neither for the clean ones."""
 
     corruption: str | None = None
     severity: int = 0
@@ -52,7 +52,7 @@ def conditions(corruptions: Sequence[str], severities: Sequence[int], ood: Seque
     Args:
         corruptions: Names.
         severities: From 1 to 5.
-        ood: Strange data sets.
+        ood: Out-of-distribution data sets.
 
     Returns:
         The conditions.
@@ -145,7 +145,7 @@ class _Bench:
         if scaling is None or not scaling.is_pixels or splits.test.inputs.ndim != 4:
             raise InputError(
                 f"Expected pictures as bytes to shift, but {folder.path} was trained on inputs {splits.input_shape}. "
-                "Give the data as uint8."
+                "Pass the data as uint8."
             )
         rows = torch.randperm(len(splits.test), generator=generator(0, "shift/rows"))[:n].sort().values
         inputs, labels = splits.test.inputs[rows], splits.test.labels[rows]
@@ -165,7 +165,7 @@ class _Bench:
     def _shifted(self, condition: Condition) -> Tensor:
         name, severity, ood = condition
         if name is None:
-            return strange_pixels(str(ood), self.pixels, self.splits, generator(0, f"shift/{ood}"))
+            return ood_pixels(str(ood), self.pixels, self.splits, generator(0, f"shift/{ood}"))
         if self.files is not None:
             return self._published(self.files, name, severity)
         return torch.cat([
@@ -182,7 +182,7 @@ class _Bench:
         if rows is None or not fits or not np.array_equal(labels[rows], self.labels.numpy()):
             raise InputError(
                 f"Expected corrupted copies of the run's test pictures, but the {len(labels)} in {files} have other "
-                "labels or another size. Give the files of the run's data set, or leave --files out."
+                "labels or another size. Pass the files of the run's data set, or leave --files out."
             )
         return torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2).contiguous()
 

@@ -17,6 +17,8 @@ from torch.nn import functional as F
 
 from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.schema import LossTerms
+from surefoot.statistics import difference
+from surefoot.studies import Analysis, Arm, Column, Drawing, Study, above, make_spec, metrics_table
 
 STEP = 13  # made before a run stops
 PATIENCE = 1800.0  # seconds after which whatever should have happened has not
@@ -83,3 +85,25 @@ def who_is_there(folder: Path, n: int, is_over: Callable[[], bool] = lambda: Fal
             return [int(path.read_text()) for path in here]
         time.sleep(0.01)
     raise TimeoutError(f"Expected {n} runs to come to {folder}, but they did not.")
+
+
+def gated() -> Study:
+    """A study in the present folder: a run, then one that comes to the gate."""
+    return Study(
+        question="Does a run that waited end as one that did not?",
+        published={"sgd": {"ece": 1.0}},
+        source="this test",
+        rule="Held if the paired difference is above 0; else not resolved.",
+        grid=lambda size: {"sgd": _arm("sgd"), "waiting": _arm(f"{__name__}:waiting:folder=gate + sgd")},
+        analyse=lambda runs: Analysis(
+            metrics_table(runs, (Column("ece", "ECE %", percent=True),), {}, {"sgd": "sgd", "waiting": "waiting"}),
+            {"difference": difference(runs.measure("sgd", "ece"), runs.measure("waiting", "ece"))},
+        ),
+        judge=lambda numbers: above(numbers["difference"], 0, "the difference"),
+        seeds={"smoke": 1, "laptop": 1, "paper": 1},
+        drawings=(Drawing("ece_bars"),),
+    )
+
+
+def _arm(method: str) -> Arm:
+    return Arm(make_spec(method, data="npz:small.npz", model="mlp:width=8", epochs=3, batch_size=16))

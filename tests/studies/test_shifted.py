@@ -69,8 +69,8 @@ def test_means_are_those_of_the_records(runs: Runs) -> None:
     noisy = [by_place["impulse_noise", severity, None] for severity in (1, 5)]
     assert runs.shifted("sgd", "ece") == {0: statistics.fmean(record["ece"] for record in noisy)}
     assert runs.shifted("sgd", "accuracy", severity=5) == {0: noisy[1]["accuracy"]}
-    strange = by_place[None, 0, "uniform"]["detection"]["max_probability"]["auroc"]
-    assert runs.shifted("sgd", "auroc", ood="uniform") == {0: strange}
+    other = by_place[None, 0, "uniform"]["detection"]["max_probability"]["auroc"]
+    assert runs.shifted("sgd", "auroc", ood="uniform") == {0: other}
 
 
 def test_nothing_is_said_where_something_is_missing(runs: Runs) -> None:
@@ -79,7 +79,7 @@ def test_nothing_is_said_where_something_is_missing(runs: Runs) -> None:
     for missing in (replace(FIRST, severities=(1, 2)), replace(FIRST, n=41), Shift(ood=("shuffled",), n=40)):
         assert not missing.is_measured(run)
         assert missing.mean(run, "auroc") is None
-    assert MORE.part(ood="uniform").mean(run, "ece") is None  # strange pictures have no right answer
+    assert MORE.part(ood="uniform").mean(run, "ece") is None  # they have no right answer
     assert not FIRST.is_measured(RunFolder(run.path / "nowhere"))
 
 

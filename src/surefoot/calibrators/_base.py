@@ -37,7 +37,8 @@ class Calibrator(ABC):
 
     def __init_subclass__(cls) -> None:
         """Remember the class by its name, so that it can be read back."""
-        Calibrator._kinds[cls.name] = cls
+        if "name" in vars(cls):  # those that others build on have none
+            Calibrator._kinds[cls.name] = cls
 
     def __post_init__(self) -> None:
         """Make arrays float64 and read-only."""

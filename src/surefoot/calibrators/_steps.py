@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.calibrators._base import Array
+from surefoot.calibrators._base import Array, Calibrator
+from surefoot.calibrators._one_vs_rest import share_out
+from surefoot.schema import SplitName
+
+
+@dataclass(frozen=True, eq=False)
+class Stepwise(Calibrator):
+    """A step function of each class's probability, divided by the sum over the classes; abstract."""
+
+    edges: Array
+    values: Array
+    smoothing: float
+    fitted_on: SplitName
+
+    @staticmethod
+    def repair(values: Any, logits: Tensor) -> Tensor:
+        """Look each class up in its steps."""
+        return share_out(step_columns(values.edges, values.values, logits.softmax(1)), logits, values.smoothing)
 
 
 def padded(rows: Sequence[Array], fill: float | None = None) -> Array:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaln
-from torch import Tensor
 
-from surefoot.calibrators._base import Array, Calibrator, fitting_data
-from surefoot.calibrators._one_vs_rest import default_smoothing, share_out
-from surefoot.calibrators._steps import padded, step_columns
+from surefoot.calibrators._base import Array, fitting_data
+from surefoot.calibrators._one_vs_rest import default_smoothing
+from surefoot.calibrators._steps import Stepwise, padded
 from surefoot.registry import CALIBRATORS
-from surefoot.schema import Predictions, SplitName
+from surefoot.schema import Predictions
 
 _PRIOR = 2.0
 _DROP = 0.001
 
 
 @dataclass(frozen=True, eq=False)
-class BBQ(Calibrator):
+class BBQ(Stepwise):
     """Averages many binnings of each class's probability; together they are one finer step function.
 
     Example:
@@ -32,15 +31,6 @@ class BBQ(Calibrator):
     """
 
     name: ClassVar[str] = "bbq"
-    edges: Array
-    values: Array
-    smoothing: float
-    fitted_on: SplitName
-
-    @staticmethod
-    def repair(values: Any, logits: Tensor) -> Tensor:
-        """Look each class up in its steps."""
-        return share_out(step_columns(values.edges, values.values, logits.softmax(1)), logits, values.smoothing)
 
 
 @dataclass(frozen=True)

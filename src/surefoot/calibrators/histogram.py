@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from surefoot.calibrators._base import Array, Calibrator, fitting_data
-from surefoot.calibrators._one_vs_rest import default_smoothing, share_out
-from surefoot.calibrators._steps import step_columns
+from surefoot.calibrators._base import fitting_data
+from surefoot.calibrators._one_vs_rest import default_smoothing
+from surefoot.calibrators._steps import Stepwise
 from surefoot.errors import OptionError
 from surefoot.registry import CALIBRATORS
-from surefoot.schema import Predictions, SplitName
+from surefoot.schema import Predictions
 
 
 @dataclass(frozen=True, eq=False)
-class Histogram(Calibrator):
+class Histogram(Stepwise):
     """Replaces each class's probability by how often the class was right in its bin, then divides by the sum.
 
     Example:
@@ -30,15 +29,6 @@ class Histogram(Calibrator):
     """
 
     name: ClassVar[str] = "histogram"
-    edges: Array
-    values: Array
-    smoothing: float
-    fitted_on: SplitName
-
-    @staticmethod
-    def repair(values: Any, logits: Tensor) -> Tensor:
-        """Look each class up in its bins."""
-        return share_out(step_columns(values.edges, values.values, logits.softmax(1)), logits, values.smoothing)
 
 
 @CALIBRATORS.register("histogram", reference="Zadrozny and Elkan 2001", keeps_order=False)

@@ -25,7 +25,8 @@ def shift_runs(
     ] = "main",
     severities: Annotated[str, typer.Option(help="Severities: 1-5, or 1,3,5.")] = "1-5",
     ood: Annotated[
-        list[str] | None, typer.Option(help="Strange data: uniform, shuffled or a data set; several times for several.")
+        list[str] | None,
+        typer.Option(help="Out-of-distribution data: uniform, shuffled or a data set; may be repeated."),
     ] = None,
     n: Annotated[int, typer.Option(help="How many test pictures.")] = 1000,
     files: Annotated[
@@ -35,7 +36,7 @@ def shift_runs(
     out: Annotated[Path | None, typer.Option(help="The page; else shift.html beside the runs.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure finished runs on shifted data: accuracy, ECE, NLL and how well confidence tells that data are strange.
+    """Measure finished runs on shifted data: accuracy, ECE, NLL and detection of out-of-distribution data.
 
     What has been measured is kept in the run folders and not measured again.
 

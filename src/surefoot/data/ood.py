@@ -1,4 +1,4 @@
-"""Inputs of another kind than those trained on: other data sets, and pictures made up when there are none."""
+"""Out-of-distribution inputs: other data sets, and synthetic pictures that need none."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def shuffled(pixels: Tensor, generator: torch.Generator) -> Tensor:
 SYNTHETIC: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {"uniform": uniform, "shuffled": shuffled}
 
 
-def strange_pixels(name: str, familiar: Tensor, own: Splits, generator: torch.Generator) -> Tensor:
-    """Return pictures of another kind, in the size and with the channels of the familiar ones.
+def ood_pixels(name: str, pixels: Tensor, own: Splits, generator: torch.Generator) -> Tensor:
+    """Return out-of-distribution pictures, in the size and with the channels of those trained on.
 
     Args:
         name: ``uniform``, ``shuffled``, or any data set of pictures, of which test examples are drawn.
-        familiar: Pixels as bytes, shape ``(n, channels, h, w)``.
+        pixels: In-distribution pictures as bytes, shape ``(n, channels, h, w)``.
         own: The data set they are from, which ``name`` must not be.
         generator: Of the draws.
 
     Returns:
-        Bytes; as many pictures as familiar ones, or all that the other data set has.
+        Bytes; as many pictures as given, or all that the other data set has.
 
     Raises:
         InputError: If the other data set holds no pictures, or is the same.
     """
     if name in SYNTHETIC:
-        return SYNTHETIC[name](familiar, generator)
+        return SYNTHETIC[name](pixels, generator)
     if name not in DATA and ":" not in name:
         raise InputError(
-            f"Expected {' or '.join(SYNTHETIC)}, or a data set, as strange inputs, but got {name!r}. "
+            f"Expected {' or '.join(SYNTHETIC)}, or a data set, as out-of-distribution data, but got {name!r}. "
             "Run `surefoot list data` to see all."
         )
     other = load_splits(DATA.parse(name))
@@ -59,8 +59,8 @@ def strange_pixels(name: str, familiar: Tensor, own: Splits, generator: torch.Ge
         raise InputError(
             f"Expected pictures as bytes, but {name} holds {other.input_shape}. Choose a data set of pictures."
         )
-    rows = torch.randperm(len(other.test), generator=generator)[: len(familiar)].sort().values
-    return _fitted(other.scaling.to_pixels(other.test.inputs[rows]), familiar.shape[1], *familiar.shape[2:])
+    rows = torch.randperm(len(other.test), generator=generator)[: len(pixels)].sort().values
+    return _fitted(other.scaling.to_pixels(other.test.inputs[rows]), pixels.shape[1], *pixels.shape[2:])
 
 
 def _fitted(pixels: Tensor, channels: int, h: int, w: int) -> Tensor:

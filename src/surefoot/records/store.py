@@ -11,7 +11,7 @@
     predictions/         <split>.npz with logits, labels (numbers from 0) and the classes' names
     measures.jsonl       one line per metric, split and calibrator
     tracked.jsonl        one line per tracker asked after the fact
-    shift.jsonl          one line per corruption and severity, and per strange data set
+    shift.jsonl          one line per corruption and severity, and per out-of-distribution data set
     checkpoint/          the newest state of the training
     done.json            written last: this run is finished
 

@@ -69,7 +69,7 @@ class ShiftSummary:
         """Say in one or two sentences what the shift did to calibration."""
         known = [row for row in self.rows if "ece" in row.mean]
         if not known:
-            return "Nothing but strange data sets was measured."
+            return "Nothing but out-of-distribution data sets was measured."
         if len(known) == 1:
             keeps = known[0].cells[CLEAN]["ece"].mean >= known[0].mean["ece"].mean
             return (

@@ -14,7 +14,7 @@ from surefoot.report.shift_figures import EVERY, shift_figures, words
 from surefoot.report.summary import Summary
 
 _SCORES = {"max_probability": "largest probability", "entropy": "entropy", "energy": "energy"}
-_DETECTION = (("auroc", "AUROC"), ("aupr_in", "AUPR, familiar"), ("aupr_out", "AUPR, strange"), ("fpr95", "FPR95"))
+_DETECTION = (("auroc", "AUROC"), ("aupr_in", "AUPR, in"), ("aupr_out", "AUPR, out"), ("fpr95", "FPR95"))
 
 
 def write_shift_page(summary: Summary, shift: ShiftSummary, path: Path | str, *, command: str | None = None) -> Path:

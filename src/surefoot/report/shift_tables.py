@@ -54,10 +54,10 @@ def corruption_table(shift: ShiftSummary) -> Table:
 
 
 def ood_table(shift: ShiftSummary) -> Table:
-    """Lay out how well strange data sets are told from the familiar one."""
-    table = _table("Strange pictures told from clean ones by the largest probability, %.")
-    for heading in ("strange data", "method", "AUROC", "AUPR", "FPR95"):
-        table.add_column(heading, justify="left" if heading in ("strange data", "method") else "right")
+    """Lay out how well out-of-distribution data sets are told from the test pictures."""
+    table = _table("Out-of-distribution pictures told from clean ones by the largest probability, %.")
+    for heading in ("data", "method", "AUROC", "AUPR", "FPR95"):
+        table.add_column(heading, justify="left" if heading in ("data", "method") else "right")
     for row in shift.rows:
         for name, scores in row.ood.items():
             values = scores["max_probability"]

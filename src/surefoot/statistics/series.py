@@ -179,7 +179,7 @@ def _fisher(value: float, runs: Sequence[Array], *, ranked: bool) -> tuple[float
 def _resample(run: Array, draw: np.random.Generator) -> Array:
     """Put a series together from random blocks of itself, many times; blocks of about the square root of its length.
 
-    Gives shape ``(2, N_RESAMPLED, n)``.
+    Returns shape ``(2, N_RESAMPLED, n)``.
     """
     n = run.shape[1]
     length = math.ceil(math.sqrt(n))

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from surefoot.records import RunFolder
 
-Place = tuple[str | None, int, str | None]  # corruption, severity, strange data set
-SCORE = "max_probability"  # strange inputs are told from familiar ones by it
+Place = tuple[str | None, int, str | None]  # corruption, severity, out-of-distribution data set
+SCORE = "max_probability"  # out-of-distribution inputs are detected by it
 CORRUPTIONS = ("motion_blur", "defocus_blur", "impulse_noise")  # the CSAM paper's
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Corruptions at severities, and strange data sets; the pictures are made here, the same ones for every run.
+    """Corruptions at severities, and out-of-distribution data sets: the same pictures for every run.
 
     Attributes:
         corruptions: Names.
         severities: From 1 to 5.
-        ood: Strange data sets.
+        ood: Out-of-distribution data sets.
         n: How many test pictures of each kind.
     """
 
@@ -41,7 +41,7 @@ class Shift:
         Args:
             corruption: One of them; else all.
             severity: One of them; else all.
-            ood: A strange data set, instead of corruptions.
+            ood: An out-of-distribution data set, instead of corruptions.
 
         Returns:
             The part.
@@ -93,7 +93,7 @@ class Shift:
 
 
 def corrupted(*ood: str, smoke: bool = False) -> Shift:
-    """Return the CSAM paper's corruptions, and strange data sets beside them.
+    """Return the CSAM paper's corruptions, and out-of-distribution data sets beside them.
 
     Args:
         *ood: Their names.

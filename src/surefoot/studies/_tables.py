@@ -13,18 +13,22 @@ ECE = Column("ece", "ECE %", percent=True)
 TCE = Column("tce", "ECE after T %", percent=True)
 
 
-def metrics_table(runs: Runs, columns: tuple[Column, ...], published: Published, names: Mapping[str, str]) -> Table:
+def metrics_table(
+    runs: Runs, columns: tuple[Column, ...], published: Published | None = None, names: Mapping[str, str] | None = None
+) -> Table:
     """Tabulate metrics of finished networks on the test split.
 
     Args:
         runs: The runs.
         columns: Which metrics; ``tce`` is ECE after temperature scaling.
-        published: The published rows.
-        names: Arm → row label.
+        published: The published rows, if there are any.
+        names: Arm → row label; else every arm by its own.
 
     Returns:
         The arms, then the published rows that no arm stands for.
     """
+    published = published or {}
+    names = names or {arm: arm for arm in runs.found}
     rows = []
     for arm, label in names.items():
         measured = {column.key: spread(metric(runs, arm, column.key)) for column in columns}

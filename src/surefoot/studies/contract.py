@@ -19,6 +19,7 @@ from surefoot.studies._shifted import Shift
 Size = Literal["smoke", "laptop", "paper"]
 SIZES: tuple[Size, ...] = ("smoke", "laptop", "paper")
 Outcome = Literal["held", "did not hold", "not resolved"]
+OUTCOMES: tuple[Outcome, ...] = ("held", "did not hold", "not resolved")
 BySeed = dict[int, float]
 
 
@@ -96,6 +97,17 @@ class Drawing:
 
     figure: str
     arms: str = ""
+
+
+def order(name: str) -> tuple[str, int]:
+    """Return the place of a study in lists: letters first, then numbers as numbers.
+
+    Example:
+        >>> sorted(["b1", "a10", "a2", "mine"], key=order)
+        ['a2', 'a10', 'b1', 'mine']
+    """
+    letters = name.rstrip("0123456789")
+    return letters, int(name[len(letters) :] or 0)
 
 
 Published = Mapping[str, Mapping[str, float | None]]
@@ -177,30 +189,28 @@ def _series(run: RunFolder, keys: Sequence[str]) -> dict[int, tuple[float, ...]]
     return {step: tuple(at[key] for key in keys) for step, at in sorted(seen.items()) if len(at) == len(keys)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """A published claim and how it is tested.
 
     Attributes:
-        claim: Its number in the list of claims, such as ``A1``.
         question: What is asked, in a sentence.
-        published: The published values: row → column → value as printed.
-        source: Where they stand.
         rule: What has to be seen for the claim to have held, not to have held, or to be left open.
         grid: The arms at a size, by label.
         analyse: From finished runs to table and numbers.
         judge: From the numbers to the verdict.
+        published: The published values: row → column → value as printed.
+        source: Where they stand.
         seeds: How many seeds at each size.
         drawings: The figures of the results.
     """
 
-    claim: str
     question: str
-    published: Published
-    source: str
     rule: str
     grid: Callable[[Size], dict[str, Arm]]
     analyse: Callable[[Runs], Analysis]
     judge: Callable[[Mapping[str, Estimate]], Verdict]
+    published: Published = field(default_factory=dict)
+    source: str = ""
     seeds: Mapping[Size, int] = field(default_factory=lambda: {"smoke": 1, "laptop": 5, "paper": 5})
     drawings: tuple[Drawing, ...] = ()

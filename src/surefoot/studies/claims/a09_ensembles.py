@@ -1,4 +1,4 @@
-"""A9: ensembles and MC-dropout calibrate further, SAM stays ahead, and ensembles of SAM know strange inputs best."""
+"""A9: ensembles and MC-dropout calibrate further, SAM stays ahead, and its ensembles detect OOD inputs best."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def grid(size: Size) -> dict[str, Arm]:
 
 
 def analyse(runs: Runs) -> Analysis:
-    """Compare ECE with and without ensembling, and how well strange inputs are told from familiar ones."""
+    """Compare ECE with and without ensembling, and how well out-of-distribution inputs are detected."""
     ece = {name: runs.measure(name, "ece") for name in PUBLISHED}
     other, noise = runs.shifts["sgd"].ood
-    strange: dict[Column, dict[str, BySeed]] = {
+    detected: dict[Column, dict[str, BySeed]] = {
         OTHER: {name: runs.shifted(name, "auroc", ood=other) for name in PUBLISHED},
         CORRUPTED: {name: runs.shifted(name, "auroc") for name in PUBLISHED},
         NOISE: {name: runs.shifted(name, "auroc", ood=noise) for name in PUBLISHED},
@@ -58,10 +58,10 @@ def analyse(runs: Runs) -> Analysis:
     higher = [("sam with deep", "sgd with deep"), ("sam with deep", "sam")]
     higher += [(name, f"{name} with mc_dropout") for name in ("sam", "csam")]
     for column, what in ((OTHER, "other data"), (CORRUPTED, "corruptions")):
-        found = strange[column]
+        found = detected[column]
         numbers |= {f"AUROC of {what}: {a} − {b}": difference(found[a], found[b]) for a, b in higher}
     table = metrics_table(runs, (ACCURACY, ECE), PUBLISHED, {name: name for name in PUBLISHED})
-    return Analysis(extended_table(table, strange), numbers)
+    return Analysis(extended_table(table, detected), numbers)
 
 
 def judge(numbers: Mapping[str, Estimate]) -> Verdict:
@@ -71,11 +71,10 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 
 @STUDIES.register("a9")
 def a9() -> Study:
-    """Ensembles and MC-dropout lower ECE further, SAM stays ahead; ensembles of SAM detect strange inputs best."""
+    """Ensembles and MC-dropout lower ECE further, SAM stays ahead; its ensembles detect OOD inputs best."""
     return Study(
-        claim="A9",
         question="Do ensembles and MC-dropout lower ECE further with SAM still ahead, and do ensembles with SAM detect "
-        "strange inputs better, while MC-dropout detects them worse?",
+        "out-of-distribution inputs better, while MC-dropout detects them worse?",
         published=PUBLISHED,
         source="CSAM paper, table 1 (CIFAR-10, ResNet-18, five samples or members; other data: SVHN; corruptions: "
         "CIFAR-10-C)",

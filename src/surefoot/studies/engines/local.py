@@ -60,7 +60,7 @@ class LocalEngine:
             return found
 
     def ended(self) -> Iterable[tuple[int, BaseException | None]]:
-        """Look at every run; a process that was killed is replaced at the next submission."""
+        """Ask every run; a process that was killed is replaced at the next submission."""
         found: list[tuple[int, BaseException | None]] = []
         for number, (pool, future) in list(self._running.items()):
             if not future.done():
