@@ -176,7 +176,7 @@ def _apply_labelled(
         n=reading.n,
         of=of,
         means=(before[1].sum().item() / reading.n, after[1].sum().item() / reading.n),
-        before=Quality(bootstrap_sums("ece", before), reading.moments["nll"].mean),
+        before=Quality(bootstrap_sums("ece", before), reading.values["nll"].mean),
         after=Quality(bootstrap_sums("ece", after), losses / reading.n),
         notes=(*reading.doubts, *source.notes),
     )

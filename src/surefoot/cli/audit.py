@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from surefoot.cli.app import AsJson, app
+from surefoot.cli.app import AsJson, Metrics, app
 from surefoot.cli.next_step import next_steps
 from surefoot.errors import InputError
 
@@ -62,6 +62,7 @@ def audit(
     ] = None,
     bins: Annotated[int, typer.Option(help="Bins of confidence.")] = 15,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    metrics: Metrics = None,
     out: Annotated[Path | None, typer.Option(help="The page; else FILE-audit.html in this folder.")] = None,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Write the page.")] = True,
     as_json: AsJson = False,
@@ -89,7 +90,7 @@ def audit(
         _check_page(target, files, labels)
     told = _told(is_logits, percent, scores, labels, labels_are)
     options: dict[str, Any] = {**told, "model": model, "groups": tuple(group or ())}
-    options |= {"n_bins": bins, "level": level, "positive": positive}
+    options |= {"n_bins": bins, "level": level, "positive": positive, "metrics": metrics}
     comparison = None
     with reading(" and ".join(told_apart(files))) as on_rows:
         if len(files) == 2:

@@ -163,7 +163,7 @@ def write_run(run: RunFolder, path: Path) -> None:
 
 def _brief(record: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what the header says already, and digits beyond the eighth."""
-    dropped = ("run", "seed", "label", "range", "lower_is_better")
+    dropped = ("run", "seed", "label", "range", "lower_is_better", "unit", "digits", "meaning")
     return {key: _rounded(value) for key, value in record.items() if key not in dropped}
 
 
