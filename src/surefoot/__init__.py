@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from surefoot.metrics.brier import brier
     from surefoot.metrics.ece import ece
     from surefoot.metrics.nll import nll
-    from surefoot.optim._plain import Plain
     from surefoot.optim.csam import CSAM
+    from surefoot.optim.plain import Plain
     from surefoot.optim.sam import SAM
     from surefoot.schema import LossTerms, Predictions, RunSpec, Split, Splits
 
@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 _HOME = {
     "CSAM": "optim.csam",
     "SAM": "optim.sam",
-    "Plain": "optim._plain",
+    "Plain": "optim.plain",
     "CrossEntropy": "losses.cross_entropy",
     "LabelSmoothing": "losses.label_smoothing",
     "LossTerms": "schema",

@@ -15,29 +15,30 @@ from torch import Tensor, nn
 import surefoot
 from surefoot.data import load_splits
 from surefoot.data.augment import build_augment
-from surefoot.ensembles import Course, Ensemble, build_ensemble, innermost
+from surefoot.ensembles import Ensemble, build_ensemble, innermost
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import evaluate
 from surefoot.models import build_model, try_out
+from surefoot.moment import Horizon, Moment
 from surefoot.optim import build_optimizer
 from surefoot.records import RunFolder
 from surefoot.records.environment import environment
 from surefoot.records.store import Record
 from surefoot.registry import DATA, LOSSES, TRACKERS
-from surefoot.schema import CHECKPOINT_EVERY, SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Split, Splits, Tracking
+from surefoot.schema import CHECKPOINT_EVERY, SPLITS, UNTRACKED, Predictions, RunSpec, Split, Splits, Tracking
 from surefoot.seeding import derive, generator, seed_everything
 from surefoot.trackers import build_trackers
 from surefoot.training import Trainee, fit, predict_together
 from surefoot.training.checkpoint import load_checkpoint, load_checkpoints
 from surefoot.training.eigenbasis import join_basis
-from surefoot.training.loop import Progress, horizon
+from surefoot.training.loop import Progress
 from surefoot.training.panel import Panel
 from surefoot.training.schedule import make_schedule
-from surefoot.training.tracker import Horizon
 
 # Part of every run's id. It rises whenever the same spec comes to train to other weights, so that a folder from before
-# is not taken for the run of today: 2 since the batches of an epoch are of one size.
-EDITION = 2
+# is not taken for the run of today: 2 since the batches of an epoch are of one size, 3 since weights of linear layers
+# are moved in the perturbed pass like all others.
+EDITION = 3
 TRACKED = ("quality",)  # in every run, whatever else is asked for
 
 
@@ -265,7 +266,7 @@ def _measure_checkpoint(
     epoch = step // length.steps_per_epoch
     moment = Moment(step, epoch, trainee.model, splits, loss=innermost(trainee.loss), optimizer=trainee.optimizer)
     place = {"run": folder.run_id, "seed": spec.seed, "step": step, "epoch": epoch, "passes": state["passes"]}
-    seen = Panel(build_trackers(trackers, length)).look(moment, everything=True)
+    seen = Panel(build_trackers(trackers, length)).measure(moment, everything=True)
     return [{**place, "tracker": name, **values} for name, values in seen]
 
 
@@ -276,22 +277,24 @@ def _seed(spec: RunSpec, member: int) -> int:
 
 def _length(spec: RunSpec, splits: Splits, ensemble: Ensemble) -> Horizon:
     """Count the steps of all trainings."""
-    one = horizon(len(splits.train), spec.epochs, spec.batch_size)
-    return dataclasses.replace(one, n_steps=ensemble.trainings * one.n_steps)
+    return _length_of_one(spec, splits).times(ensemble.trainings)
+
+
+def _length_of_one(spec: RunSpec, splits: Splits) -> Horizon:
+    return Horizon.of(len(splits.train), epochs=spec.epochs, batch_size=spec.batch_size)
 
 
 def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, member: int = 0) -> Trainee:
     ensemble = ensemble or build_ensemble(spec.method.ensemble)
-    seed, one = _seed(spec, member), horizon(len(splits.train), spec.epochs, spec.batch_size)
-    course = Course(len(splits.train), spec.epochs, one.steps_per_epoch, one.batch_size)
+    seed, horizon = _seed(spec, member), _length_of_one(spec, splits)
     augment = build_augment(spec.augment, splits)
     seed_everything(seed, "init")
     inner = LOSSES.build(spec.method.loss)
     ensemble.check_loss(inner)
     network = inner.attach(build_model(spec.model, splits, ensemble.width), splits, generator(seed, "loss"))
-    model = ensemble.around(network, generator(seed, "ensemble"))
+    model = ensemble.wrap(network, generator(seed, "ensemble"))
     try_out(model, str(spec.model), splits)
-    loss = ensemble.objective(inner, model, course)
+    loss = ensemble.objective(inner, model, horizon)
     try:
         model.to(spec.device)
         loss.to(spec.device)
@@ -308,7 +311,7 @@ def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, m
     except ValueError as error:  # torch's own word on an option
         raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
     schedule = make_schedule(
-        spec.schedule, optimizer, course.n_steps, lambda shape, step: ensemble.factor(shape, step, course)
+        spec.schedule, optimizer, horizon.n_steps, lambda shape, step: ensemble.factor(shape, step, horizon)
     )
     return Trainee(model, loss, optimizer, schedule, augment, ensemble, member)
 

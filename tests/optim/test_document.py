@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from surefoot.optim._rules import ASCENTS
+from surefoot.optim.rules import ASCENTS
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import show_option
 from tests.optim.problems import assert_same, weights

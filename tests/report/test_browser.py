@@ -11,10 +11,10 @@ import pytest
 
 from surefoot.report.audit_figures import slice_figure
 from surefoot.report.marks import mark_of
+from surefoot.report.measures import Measure
 from surefoot.report.page import write_page
 from surefoot.report.shift import ShiftRow, ShiftSummary
 from surefoot.report.shift_figures import _curves
-from surefoot.report.measures import Measure
 from surefoot.report.summary import summarise
 from surefoot.statistics import Spread
 from tests.report.browser import drawn_page, find_browser

@@ -13,12 +13,12 @@ from safetensors.torch import load_file
 
 from surefoot.errors import InputError, OptionError
 from surefoot.experiment import run
+from surefoot.moment import Horizon, Moment
 from surefoot.records import RunFolder
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment, Tracking
+from surefoot.schema import Tracking
 from surefoot.studies.compare import make_spec
 from surefoot.trackers import PRESETS, read_track
-from surefoot.training.tracker import Horizon
 
 NAMES = [part.name for part in TRACKERS]
 OF_LOGITS = ("quality", "objective", "margins", "step_facts", "tce")

@@ -26,10 +26,10 @@ def benchmark() -> ModuleType:
 
 @pytest.mark.parametrize("network", ["relu", "tanh", "cnn"])
 def test_values_lie_within_their_bars_along_trainings(network: str, benchmark: ModuleType) -> None:
-    """Also when another eigenvector takes over between two looks; at both ends of the spectrum."""
-    found = benchmark.looks(network, 0, 0.05, digits(), None, 100)
+    """Also when another eigenvector takes over between two measurements; at both ends of the spectrum."""
+    found = benchmark.deviations(network, 0, 0.05, digits(), None, 100)
     assert len(found) == 33
-    assert [look for look in found if look.off > 0.02] == []
-    outside = [look for look in found if look.outside]
+    assert [each for each in found if each.off > 0.02] == []
+    outside = [each for each in found if each.outside]
     assert len(outside) <= 1, outside  # of 33: the bars are made for 95 %
-    assert max(look.bar for look in found) < 0.05
+    assert max(each.bar for each in found) < 0.05

@@ -14,8 +14,8 @@ from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.files import open_predictions
 from surefoot.auditing.result import plain
-from surefoot.calibrators import Calibrator
-from surefoot.calibrators.compare import NONE, Comparison, compare_calibrators
+from surefoot.calibrators import Calibrator, fit
+from surefoot.calibrators.compare import NONE, CalibratorComparison, compare_calibrators
 from surefoot.calibrators.none import Unchanged
 from surefoot.errors import InputError, SplitError
 from surefoot.registry import CALIBRATORS
@@ -57,7 +57,8 @@ class Fitted:
 
     file: str
     took: str
-    comparison: Comparison
+    comparison: CalibratorComparison
+    chosen: str
     calibrator: Calibrator
     """The one to use; where nothing is to be repaired, one that changes nothing."""
     n: int
@@ -70,7 +71,7 @@ class Fitted:
 
     def use(self) -> str:
         """Say in one line which calibrator to use and why."""
-        best, name = self.comparison.best, self.calibrator.name
+        best, name = self.comparison.best, self.chosen
         if name == best:
             return f"use {best}: {self.comparison.reason.rstrip('.')}"
         nll = {each.name: f"{each.nll:.4f}" for each in self.comparison.candidates}
@@ -144,7 +145,9 @@ def calibrate(
     Raises:
         SplitError: If the file holds test rows only.
     """
-    wanted = method if method in (None, NONE) else CALIBRATORS[method].name
+    wanted = method
+    if method not in (None, NONE):
+        CALIBRATORS.parse(method)  # raises where there is none, before the file is read
     where = Path(path).name
     found = open_predictions(path, kind=kind, labels=labels, scores=scores, labels_are=labels_are)
     audited, held_out = choose_one(found, model, where)
@@ -164,11 +167,12 @@ def calibrate(
     if chosen == NONE:
         calibrator = Unchanged("calibration")
     elif calibrator is None or chosen != comparison.best or len(compared.labels) < len(reading.labels):
-        calibrator = CALIBRATORS[chosen].build(Predictions(reading.logits, reading.labels, "calibration"))
+        calibrator = fit(chosen, Predictions(reading.logits, reading.labels, "calibration"))
     return Fitted(
         file=where,
         took=source.took,
         comparison=comparison,
+        chosen=chosen,
         calibrator=calibrator,
         n=reading.n,
         n_classes=reading.n_classes,

@@ -11,8 +11,11 @@ from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms
 
 
+@LOSSES.register("acls", reference="Park et al. 2023, arXiv:2308.11911")
 class ACLS(Loss):
-    r"""Smooth the more, the further the predicted class ŷ is ahead.
+    r"""Cross-entropy plus squared excess of the top logit over a margin.
+
+    Smooth the more, the further the predicted class ŷ is ahead.
 
     .. math:: -\log p_y + α [ λ_1 \max(0, z_ŷ - M)^2 + λ_2 \frac{1}{K-1} Σ_{k≠ŷ} \max(0, z_ŷ - z_k - M)^2 ]
 
@@ -39,11 +42,11 @@ class ACLS(Loss):
 
     def __init__(
         self,
+        *,
         alpha: float = 0.1,
         lambda1: float = 1.0,
         lambda2: float = 0.1,
         margin: float = 10.0,
-        *,
         shift_invariant: bool = False,
     ) -> None:
         if not min(alpha, lambda1, lambda2, margin) >= 0:
@@ -65,16 +68,3 @@ class ACLS(Loss):
         regulariser = self.lambda1 * (lead - self.margin).relu().square() + self.lambda2 * spread
         log_py = true_class(logits.log_softmax(-1), labels)
         return LossTerms(-log_py + self.alpha * regulariser, log_py=log_py)
-
-
-@LOSSES.register("acls", reference="Park et al. 2023, arXiv:2308.11911")
-def acls(
-    *,
-    alpha: float = 0.1,
-    lambda1: float = 1.0,
-    lambda2: float = 0.1,
-    margin: float = 10.0,
-    shift_invariant: bool = False,
-) -> Loss:
-    """Cross-entropy plus squared excess of the top logit over a margin."""
-    return ACLS(alpha, lambda1, lambda2, margin, shift_invariant=shift_invariant)

@@ -23,8 +23,11 @@ Smoothness = Literal["gradient", "kl", "difference"]
 H = 0.01  # of the finite difference
 
 
+@LOSSES.register("margin_tail", reference="from the margin bounds of arXiv:2604.20614")
 class MarginTail(Loss):
-    r"""Push the margins up that an attacker of radius ε leaves, and keep them smooth.
+    r"""Cross-entropy plus the tail of robust margins plus their smoothness.
+
+    Push the margins up that an attacker of radius ε leaves, and keep them smooth.
 
     .. math:: -\log p_y + α R(m_ε) + β S
 
@@ -58,10 +61,10 @@ class MarginTail(Loss):
 
     def __init__(
         self,
+        *,
         alpha: float = 0.1,
         beta: float = 0.01,
         eps: float = 4 / 255,
-        *,
         form: Form = "softplus",
         robust: Robust = "linf",
         smoothness: Smoothness = "gradient",
@@ -231,30 +234,3 @@ def l2_norm(grad: Tensor) -> Tensor:
     """Return each row's 2-norm, with a slope of 0 where the row is 0."""
     squared = grad.square().sum(1)
     return torch.where(squared > 0, squared.clamp(min=torch.finfo(grad.dtype).tiny).sqrt(), 0.0)
-
-
-@LOSSES.register("margin_tail", reference="from the margin bounds of arXiv:2604.20614")
-def margin_tail(
-    *,
-    alpha: float = 0.1,
-    beta: float = 0.01,
-    eps: float = 4 / 255,
-    form: Form = "softplus",
-    robust: Robust = "linf",
-    smoothness: Smoothness = "gradient",
-    floor: float = -2.0,
-    steps: int = 3,
-    warmup: int = 1,
-) -> Loss:
-    """Cross-entropy plus the tail of robust margins plus their smoothness."""
-    return MarginTail(
-        alpha,
-        beta,
-        eps,
-        form=form,
-        robust=robust,
-        smoothness=smoothness,
-        floor=floor,
-        steps=steps,
-        warmup=warmup,
-    )

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 from torch.nn import functional as F
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.optim._norms import inner, sum_of_squares, total_norm
+from surefoot.optim._passes import inner, sum_of_squares, total_norm
 from surefoot.optim.sam import SAM
 from tests.optim.distributed.launch import on_every_rank
 from tests.optim.distributed.replicas import joint, make, mine, sgd

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from surefoot.optim._closure import Closure
-from surefoot.optim._facts import StepFacts
-from surefoot.optim._wrapper import Wrapper, finite_loss
+from surefoot.optim._passes import finite, finite_loss, gradients, total_norm
+from surefoot.optim._step import Step
+from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.facts import StepFacts
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
@@ -25,11 +27,13 @@ class Plain(Wrapper):
         tensor([0.9500, 0.9500])
     """
 
-    def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
+    def _take_step(self, step: Step, closure: Closure | None, scaler: GradScaler | None) -> None:
         if closure is not None:
-            self._loss = self._differentiate(closure, scaler)
-            loss = finite_loss(self._loss, "loss", scaler)
-        norm = self._gradient_norm(scaler)
+            step.loss = self._differentiate(step, closure, scaler)
+            step.facts["loss"] = finite_loss(step.loss, "loss", scaler)
+        norm = step.facts["grad_norm"] = total_norm(gradients(self.parameters()))
+        if scaler is None:  # which has a check of its own
+            finite(norm, "gradient norm")
         if closure is not None:
-            self.facts = StepFacts(loss=loss, passes=1, grad_norm=norm)
-        self._step_base(scaler)
+            self.facts = StepFacts(**step.facts)
+        self._step_base(step, scaler)

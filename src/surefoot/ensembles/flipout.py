@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from surefoot.ensembles._base import Course, Sampled
+from surefoot.ensembles._base import Sampled
 from surefoot.ensembles._layers import Weighted, beside, fans, replace_weighted
-from surefoot.ensembles._objective import Around, Posterior, WithKL, refuse_looking_inside
+from surefoot.ensembles._objective import LossWrapper, PosteriorLayer, WithKL, refuse_looking_inside
 from surefoot.errors import OptionError
 from surefoot.losses._base import Loss
+from surefoot.moment import Horizon
 from surefoot.registry import ENSEMBLES
 
 PriorMean = Literal["tied", "zero"]
@@ -55,7 +56,7 @@ def check_prior(std: float, prior_std: float) -> None:
         raise OptionError(f"Expected std > 0 and prior_std > 0, but got {std:g} and {prior_std:g}. Leave them out.")
 
 
-class Flipout(Posterior):
+class Flipout(PosteriorLayer):
     """A layer with weights N(μ, softplus(ϱ)²), drawn once per call and flipped by random signs for each example.
 
     .. math:: y = xμ + ((x∘R) (σ∘ε))∘S
@@ -110,7 +111,7 @@ def _signs(x: Tensor, features: int) -> Tensor:
 def mean_field(
     model: nn.Module, *, std: float = 1e-3, prior_std: float = 0.1, prior_mean: PriorMean = "tied"
 ) -> nn.Module:
-    """Return a network a Gaussian posterior over the weights of its linear layers and convolutions.
+    """Give a network a Gaussian posterior over the weights of its linear layers and convolutions.
 
     Minimise the mean loss plus ``total_kl(model) / n_train``, and predict with
     :func:`~surefoot.ensembles.sample_predict`. Biases and BatchNorm stay as they are.
@@ -128,7 +129,7 @@ def mean_field(
     return replace_weighted(model, lambda layer: Flipout(layer, std, prior_std, prior_mean), "vi")
 
 
-class Twice(Around):
+class Twice(LossWrapper):
     """A loss of a network each layer of which is evaluated twice, as Flipout does."""
 
     @property
@@ -137,8 +138,9 @@ class Twice(Around):
         return 2 * self.inner.passes
 
 
+@ENSEMBLES.register("vi", reference="Blundell et al. 2015, arXiv:1505.05424; Wen et al. 2018, arXiv:1803.04386")
 class MeanField(Sampled):
-    """Mean-field variational inference as part of a method.
+    """Mean-field variational inference: a Gaussian posterior over every weight, trained with Flipout.
 
     Args:
         samples: How many to predict with.
@@ -151,7 +153,15 @@ class MeanField(Sampled):
         OptionError: If anneal is no share.
     """
 
-    def __init__(self, samples: int, std: float, prior_std: float, prior_mean: PriorMean, anneal: float) -> None:
+    def __init__(
+        self,
+        *,
+        samples: int = 5,
+        std: float = 1e-3,
+        prior_std: float = 0.1,
+        prior_mean: PriorMean = "tied",
+        anneal: float = 0.8,
+    ) -> None:
         super().__init__(samples)
         if not 0 <= anneal <= 1:
             raise OptionError(f"Expected anneal in [0, 1], but got {anneal:g}. Try anneal=0.8.")
@@ -161,23 +171,10 @@ class MeanField(Sampled):
         """Refuse losses that compute with weights of the last layer."""
         refuse_looking_inside(loss, "vi")
 
-    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Return the layers a posterior."""
+    def wrap(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        """Give the layers a posterior."""
         return mean_field(model, std=self.std, prior_std=self.prior_std, prior_mean=self.prior_mean)
 
-    def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:
+    def objective(self, loss: Loss, model: nn.Module, horizon: Horizon) -> Loss:
         """Add the divergence."""
-        return WithKL(Twice(loss), course.n_train, round(self.anneal * course.n_steps))
-
-
-@ENSEMBLES.register("vi", reference="Blundell et al. 2015, arXiv:1505.05424; Wen et al. 2018, arXiv:1803.04386")
-def vi(
-    *,
-    samples: int = 5,
-    std: float = 1e-3,
-    prior_std: float = 0.1,
-    prior_mean: PriorMean = "tied",
-    anneal: float = 0.8,
-) -> MeanField:
-    """Mean-field variational inference: a Gaussian posterior over every weight, trained with Flipout."""
-    return MeanField(samples, std, prior_std, prior_mean, anneal)
+        return WithKL(Twice(loss), horizon.n_train, round(self.anneal * horizon.n_steps))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -27,7 +28,6 @@ class StepFacts:
             only while ``optimizer.detail`` is True.
         climbed: Whether there was a perturbed pass; methods that save passes do not always make one.
         skipped: Whether the step was left out because something was not finite.
-        low_rank: Number of linear layers that were perturbed without moving their weights.
     """
 
     loss: float
@@ -38,10 +38,9 @@ class StepFacts:
     eps_norm: float | None = None
     climbed: bool = False
     skipped: bool = False
-    low_rank: int = 0
     damps: bool = field(default=False, repr=False)
-    clean: tuple[Tensor, ...] = field(default=(), repr=False)  # −log p_y of the examples
-    perturbed: tuple[Tensor, ...] = field(default=(), repr=False)
+    clean: Sequence[Tensor | None] = field(default=(), repr=False)  # −log p_y of each batch; None where it is not known
+    perturbed: Sequence[Tensor | None] = field(default=(), repr=False)
 
     @cached_property
     def p_y(self) -> float | None:
@@ -88,15 +87,16 @@ class StepFacts:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Read every fact and give them by name."""
+        """Return every fact by name."""
         plain = [fact.name for fact in fields(self) if fact.repr]
         return {name: getattr(self, name) for name in [*plain, "p_y", "perturbed_p_y", "damped", "lam", "lam0"]}
 
 
-def _mean(pieces: tuple[Tensor, ...], of: Any = None) -> float | None:
-    if not pieces:
+def _mean(pieces: Sequence[Tensor | None], of: Any = None) -> float | None:
+    known = [piece.flatten() for piece in pieces if piece is not None]
+    if not known or len(known) < len(pieces):
         return None
-    values = torch.cat([piece.flatten() for piece in pieces])
+    values = torch.cat(known)
     return float((of(values) if of else values).float().mean())
 
 

@@ -16,7 +16,7 @@ End = Literal["top", "bottom", "both"]
 
 
 @dataclass(frozen=True)
-class Eigen:
+class Eigenpairs:
     """Eigenvalues at one end or both ends, their vectors, and how far to trust them.
 
     Attributes:
@@ -162,14 +162,14 @@ def lanczos(
     generator: torch.Generator | None = None,
     max_products: int = 200,
     min_products: int = 1,
-) -> Eigen:
+) -> Eigenpairs:
     """Find the k algebraically largest or smallest eigenvalues, or both ends, with full re-orthogonalisation.
 
     Args:
         matrix: Symmetric tensor or operator.
         k: How many at each wanted end.
         end: ``top``, ``bottom`` or ``both``. Algebraic, not by magnitude.
-        tol: Relative error at which to stop, by the estimate in :class:`Eigen`. Relative to the value's own
+        tol: Relative error at which to stop, by the estimate in :class:`Eigenpairs`. Relative to the value's own
             magnitude; for ``bottom`` and ``both`` to that of the largest |θ| seen, times 1e-2, where that is more.
         start: First vector ``(d,)`` or several ``(d, j)``; by default drawn from the generator.
         generator: Needed without ``start``.
@@ -207,7 +207,7 @@ def lanczos(
         theta, coordinates, residuals, errors = assess(space, k, end)
         done = space.size >= floor and bool((errors <= tol * space.scale(theta, end)).all())
         if done or space.size >= max_products or not space.grow():
-            return Eigen(theta, space.vectors(coordinates), residuals, errors, space.size, done)
+            return Eigenpairs(theta, space.vectors(coordinates), residuals, errors, space.size, done)
 
 
 def assess(space: Krylov, k: int, end: End) -> tuple[Tensor, Tensor, Tensor, Tensor]:

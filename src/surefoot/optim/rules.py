@@ -1,6 +1,6 @@
 """The small parts that a sharpness-aware step is put together from.
 
-An :class:`Ascent` says where to climb, an :class:`Outer` which loss to minimise there, a :class:`Descent` what to
+An :class:`Ascent` says where to climb, an :class:`OuterLoss` which loss to minimise there, a :class:`Descent` what to
 make of the gradient found there, and a :class:`Cadence` at which steps to climb at all. The base optimizer makes
 the step. A new variant usually is one of these, in a file of its own.
 """
@@ -10,19 +10,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from surefoot.errors import InputError, UnknownNameError
-from surefoot.optim._norms import TINY
+from surefoot.optim._passes import TINY, gradients, inner, sum_of_squares, total_norm
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import LossTerms
 
+__all__ = [
+    "ASCENTS", "GAMMA", "RHO", "TINY", "Along", "Ascent", "Cadence", "CleanGradient", "Descent", "GradientPair",
+    "Nonfinite", "OuterLoss", "Perturbation", "Rule", "ascent_rule", "check_group", "find_ascent", "inner",
+    "sum_of_squares", "total_norm",
+]  # fmt: skip
+
+Nonfinite = Literal["raise", "skip"]  # what to do when a loss or a gradient is not finite
+Perturbation = Literal["rank", "synchronised"]  # how the ranks of a distributed run climb
+RHO = 0.2  # default radius of the methods that climb a distance ρ along a gradient
+GAMMA = 1.0  # default strength of CSAM's damping
+
 
 @dataclass(frozen=True)
-class Slope:
+class CleanGradient:
     """The clean gradient of one step: everything that has one, in the order of the parameter groups.
 
     Attributes:
@@ -50,10 +61,6 @@ class Slope:
         names = {id(parameter): name for name, parameter in named}
         return [names.get(id(parameter), "") for parameter in self.params]
 
-    def release(self) -> None:
-        """Let go of the gradients: the next pass can then reuse their memory while it is still in the cache."""
-        self.grads.clear()
-
 
 class Rule:
     """A part of a step that may remember things between steps.
@@ -79,8 +86,12 @@ class Rule:
         """Return what ranks that climbed each on their own average, beside their gradients, before they step."""
         return {}
 
-    def commit(self) -> None:
-        """Take over what was prepared; the old values are kept as room for the next step's."""
+    def commit(self, groups: Sequence[dict[str, Any]] = ()) -> None:
+        """Take over what was prepared, when the base has stepped; the old values become room for the next step's.
+
+        Args:
+            groups: The base's parameter groups, for a rule that has more to do then.
+        """
         for name, value in self.pending.items():
             self._spare[name] = getattr(self, name)
             setattr(self, name, value)
@@ -146,59 +157,42 @@ class Ascent(Rule, ABC):
     """Where to climb."""
 
     @abstractmethod
-    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+    def climb(self, clean: CleanGradient, places: list[Tensor]) -> float | None:
         """Write w + ε for every parameter.
 
         Args:
-            slope: Weights, gradients and radii.
-            places: To be filled, one per parameter on the slope.
+            clean: Weights, gradients and radii.
+            places: To be filled, one per parameter.
 
         Returns:
             ‖ε‖ where it is known without reading all weights again, else None.
         """
 
-    def scales(self, slope: Slope) -> list[float] | None:
-        """Return the s of every parameter if ε = s·g, else None; only then the low-rank path can be taken."""
-        return None
-
-
-class Scaled(Ascent):
-    """Climb along the gradient itself, ε = s·g."""
-
-    @abstractmethod
-    def scales(self, slope: Slope) -> list[float]:
-        """Return s for every parameter."""
-
-    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
-        """Write w + s·g, in one reading of both."""
-        scales = self.scales(slope)
-        for weight, grad, place, scale in zip(slope.params, slope.grads, places, scales, strict=True):
-            torch.add(weight, grad, alpha=scale, out=place)
-        return scales[0] * slope.norm if len(set(scales)) == 1 else None
-
 
 class Along(Ascent):
     """Climb along a direction made from the gradient, ε = ρ·d/‖d‖."""
 
-    def towards(self, places: list[Tensor], directions: Sequence[Tensor], slope: Slope, norm: float) -> float | None:
+    def towards(
+        self, places: list[Tensor], directions: Sequence[Tensor], clean: CleanGradient, norm: float
+    ) -> float | None:
         """Write w + ρ·d/norm."""
-        for weight, d, place, rho in zip(slope.params, directions, places, slope.rhos, strict=True):
+        for weight, d, place, rho in zip(clean.params, directions, places, clean.rhos, strict=True):
             torch.add(weight, d, alpha=rho / (norm + TINY), out=place)
-        return slope.rhos[0] * norm / (norm + TINY) if len(set(slope.rhos)) == 1 else None
+        return clean.rhos[0] * norm / (norm + TINY) if len(set(clean.rhos)) == 1 else None
 
 
-class Outer(Rule):
+class OuterLoss(Rule):
     """Which loss to minimise at the perturbed weights: the loss itself."""
 
     needs_per_example = False
     damps = False
 
-    def __call__(self, terms: LossTerms, surprise: Tensor | None) -> Tensor:
+    def __call__(self, terms: LossTerms, nll: Tensor | None) -> Tensor:
         """Return one loss per example.
 
         Args:
             terms: Of the examples that count.
-            surprise: Their −log p_y; None where it is not known.
+            nll: Their −log p_y; None where it is not known.
 
         Returns:
             The losses.
@@ -207,7 +201,7 @@ class Outer(Rule):
 
 
 @dataclass
-class Pair:
+class GradientPair:
     """Clean and perturbed gradients of the parameters that have both."""
 
     clean: list[Tensor]
@@ -222,20 +216,37 @@ class Descent(Rule):
 
     needs_clean = False
 
-    def combine(self, pair: Pair) -> None:
+    def combine(self, pair: GradientPair) -> None:
         """Change the perturbed gradients in place to those to step on."""
 
-    def coast(self, slope: Slope) -> None:
-        """Change the gradients of a step without climb in place to those to step on."""
+    def without_climb(self, clean: CleanGradient) -> None:
+        """Change the gradients of a step that does not climb in place to those to step on."""
 
-    def after(self, groups: list[dict[str, Any]]) -> None:
-        """Do what remains to be done when the base has stepped."""
+    def apply(self, clean: CleanGradient, scale: float = 1.0) -> None:
+        """Combine the gradients of the parameters that have both, with the perturbed ones in place.
+
+        A parameter with a gradient in one pass only: without a perturbed one it does not move, without a clean one it
+        steps on the perturbed one.
+
+        Args:
+            clean: The clean gradient.
+            scale: By which a scaler has multiplied the perturbed ones.
+        """
+        both = [i for i, parameter in enumerate(clean.params) if parameter.grad is not None]
+        params = [clean.params[i] for i in both]
+        grads = gradients(params)
+        for grad in grads if scale != 1 else ():
+            grad.mul_(1 / scale)
+        indices = [clean.indices[i] for i in both]
+        self.combine(GradientPair([clean.grads[i] for i in both], grads, params, indices, clean.norm))
+        for grad in gradients(params) if scale != 1 else ():
+            grad.mul_(scale)
 
 
 class Cadence(Rule):
     """At which steps to climb: at all of them."""
 
-    by_norm = False  # whether ``wanted`` looks at ‖g‖, on which ranks must then agree
+    by_norm = False  # whether ``wanted`` is asked, with a ‖g‖ on which ranks must then agree
 
     def due(self, t: int) -> bool:
         """Say before the clean pass whether step ``t`` may climb."""
@@ -278,3 +289,14 @@ def find_ascent(rule: str | Ascent) -> Ascent:
     if rule not in ASCENTS:
         raise UnknownNameError(f"Unknown ascent {rule!r}. Write ascent={' or ascent='.join(sorted(ASCENTS))}.")
     return ASCENTS[rule]()
+
+
+def check_group(group: dict[str, Any]) -> None:
+    """Refuse a parameter group that would climb nowhere, or the wrong way."""
+    if not group["rho"] >= 0:
+        raise InputError(f"Expected rho ≥ 0, but got {group['rho']:g}. Try rho=0.05.")
+    if group.get("maximize"):
+        raise InputError(
+            "Expected a base that minimises, but got maximize=True: what climbs would have to go down. "
+            "Leave it out and change the sign of the loss."
+        )
