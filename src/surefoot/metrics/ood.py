@@ -1,4 +1,4 @@
-"""Out-of-distribution detection: scores from logits, and how well they tell strange inputs from familiar ones.
+"""Out-of-distribution detection: scores from logits, and how well they tell out-of-distribution inputs from others.
 
 These are functions of two sets of predictions and need no labels, so they are not registered as metrics.
 """
@@ -21,21 +21,21 @@ SCORES: tuple[Score, ...] = ("max_probability", "entropy", "energy")
 
 @dataclass(frozen=True)
 class Detection:
-    """How well a score tells inputs of the known kind from others. All are fractions."""
+    """How well a score tells in-distribution inputs from out-of-distribution ones. All are fractions."""
 
     score: str
     auroc: float
-    """Chance that a familiar input has the higher score."""
+    """Chance that an in-distribution input has the higher score."""
     aupr_in: float
-    """Average precision when familiar inputs are to be found."""
+    """Average precision when in-distribution inputs are to be found."""
     aupr_out: float
-    """Average precision when strange inputs are to be found."""
+    """Average precision when out-of-distribution inputs are to be found."""
     fpr95: float
-    """Share of strange inputs that pass when 95 % of the familiar ones must."""
+    """Share of out-of-distribution inputs that pass when 95 % of the others must."""
 
 
 def ood_score(logits: Values, *, score: Score = "max_probability") -> Tensor:
-    """Return each example a number that is higher the more familiar it looks.
+    """Return a score per example that is higher for in-distribution inputs.
 
     Args:
         logits: Shape ``(n, classes)``. For an ensemble pass the log of its mean probabilities.
@@ -65,12 +65,12 @@ def ood_score(logits: Values, *, score: Score = "max_probability") -> Tensor:
     raise OptionError(f"Expected score {', '.join(SCORES)}, but got {score!r}.")
 
 
-def detect(familiar: Values, strange: Values, *, score: str = "score") -> Detection:
+def detect(in_scores: Values, out_scores: Values, *, score: str = "score") -> Detection:
     """Measure how well scores tell two groups of inputs apart; ties count half.
 
     Args:
-        familiar: Scores of inputs like those trained on, shape ``(n,)``; they should be the higher ones.
-        strange: Scores of other inputs, shape ``(m,)``.
+        in_scores: Scores of inputs like those trained on, shape ``(n,)``; they should be the higher ones.
+        out_scores: Scores of other inputs, shape ``(m,)``.
         score: A name for the result.
 
     Returns:
@@ -84,27 +84,27 @@ def detect(familiar: Values, strange: Values, *, score: str = "score") -> Detect
         >>> detect(tensor([0.9, 0.8, 0.6]), tensor([0.7, 0.6])).auroc
         0.75
     """
-    familiar, strange = as_tensor(familiar, "scores"), as_tensor(strange, "scores")
-    if familiar.ndim != 1 or strange.ndim != 1 or not len(familiar) or not len(strange):
+    in_scores, out_scores = as_tensor(in_scores, "scores"), as_tensor(out_scores, "scores")
+    if in_scores.ndim != 1 or out_scores.ndim != 1 or not len(in_scores) or not len(out_scores):
         raise InputError(
-            f"Expected one score per input of both groups, but got {tuple(familiar.shape)} and {tuple(strange.shape)}. "
-            "Pass ood_score(logits)."
+            f"Expected one score per input of both groups, but got {tuple(in_scores.shape)} and "
+            f"{tuple(out_scores.shape)}. Pass ood_score(logits)."
         )
     return Detection(
         score,
-        auroc=area_under_roc(familiar, strange).item(),
-        aupr_in=average_precision(familiar, strange).item(),
-        aupr_out=average_precision(-strange, -familiar).item(),
-        fpr95=false_positive_rate(familiar, strange).item(),
+        auroc=area_under_roc(in_scores, out_scores).item(),
+        aupr_in=average_precision(in_scores, out_scores).item(),
+        aupr_out=average_precision(-out_scores, -in_scores).item(),
+        fpr95=false_positive_rate(in_scores, out_scores).item(),
     )
 
 
-def ood_detection(familiar_logits: Values, strange_logits: Values) -> tuple[Detection, ...]:
+def ood_detection(in_logits: Values, out_logits: Values) -> tuple[Detection, ...]:
     """Measure detection by each of the three scores.
 
     Args:
-        familiar_logits: Of inputs like those trained on, shape ``(n, classes)``.
-        strange_logits: Of other inputs, shape ``(m, classes)``.
+        in_logits: Of inputs like those trained on, shape ``(n, classes)``.
+        out_logits: Of other inputs, shape ``(m, classes)``.
 
     Returns:
         One result per score.
@@ -115,6 +115,6 @@ def ood_detection(familiar_logits: Values, strange_logits: Values) -> tuple[Dete
         [1.0, 1.0, 1.0]
     """
     return tuple(
-        detect(ood_score(familiar_logits, score=score), ood_score(strange_logits, score=score), score=score)
+        detect(ood_score(in_logits, score=score), ood_score(out_logits, score=score), score=score)
         for score in SCORES
     )
