@@ -115,6 +115,5 @@ def ood_detection(in_logits: Values, out_logits: Values) -> tuple[Detection, ...
         [1.0, 1.0, 1.0]
     """
     return tuple(
-        detect(ood_score(in_logits, score=score), ood_score(out_logits, score=score), score=score)
-        for score in SCORES
+        detect(ood_score(in_logits, score=score), ood_score(out_logits, score=score), score=score) for score in SCORES
     )
