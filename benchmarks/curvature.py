@@ -31,11 +31,11 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from surefoot.curvature.rayleigh import batch_sharpness
 from surefoot.curvature.gauss_newton import GaussNewton, fastest_form
 from surefoot.curvature.hessian import Hessian
 from surefoot.curvature.krylov import lanczos
 from surefoot.curvature.objective import Weights
+from surefoot.curvature.rayleigh import batch_sharpness
 from surefoot.curvature.sharpness import Sharpness
 
 try:

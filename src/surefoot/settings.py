@@ -98,8 +98,7 @@ def spread(function: Callable[..., R]) -> Callable[..., R]:
         >>> watch(track="cheap")
         Watching(track='cheap', track_budget=None)
     """
-    given = inspect.signature(function)
-    declared = [_evaluated(parameter, function) for parameter in given.parameters.values()]
+    declared = parameters_of(function)
     groups: dict[str, Any] = {
         parameter.name: parameter.annotation
         for parameter in declared
@@ -116,7 +115,7 @@ def spread(function: Callable[..., R]) -> Callable[..., R]:
             values[name] = group(**{field: values.pop(field) for field in fields})
         return function(*args, **values)
 
-    gather.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]  # which functions do have
+    gather.__signature__ = inspect.signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]  # which functions do have
     gather.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return gather
 
@@ -138,14 +137,17 @@ def check_known(given: Iterable[str], known: Iterable[str], owner: str) -> None:
             raise OptionError(f"Unknown option {name!r} for {owner}.{did_you_mean(name, known)}")
 
 
-def _evaluated(parameter: inspect.Parameter, function: Callable[..., Any]) -> inspect.Parameter:
-    """Read an annotation; one that is imported for type checkers only stays a text."""
-    holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
-    try:
-        hints = get_type_hints(holder, function.__globals__, include_extras=True)
-        return parameter.replace(annotation=hints[parameter.name])
-    except NameError:
-        return parameter
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return a function's parameters; an annotation that is imported for type checkers only stays a text."""
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+        try:
+            hints = get_type_hints(holder, function.__globals__, include_extras=True)
+            found.append(parameter.replace(annotation=hints[parameter.name]))
+        except NameError:
+            found.append(parameter)
+    return found
 
 
 def _fields(group: Any) -> Iterator[inspect.Parameter]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from surefoot.api._runs import Run
+from surefoot.api._text import as_text
 from surefoot.api._train import KEEP, check_out
 from surefoot.config import COMPARISON, to_toml
 from surefoot.errors import InputError, RunError, SurefootError
@@ -201,14 +202,3 @@ def read_seeds(seeds: str | int | Sequence[int]) -> list[int]:
     if not found or min(found) < 0:
         raise InputError(f"Expected at least one seed ≥ 0, but got {text!r}. Write 3, or 0,1,5.")
     return found
-
-
-def as_text(parts: Iterator[Any]) -> str:
-    """Write what rich prints as plain text, as wide as a page."""
-    from rich.console import Console
-
-    console = Console(width=100, color_system=None)
-    with console.capture() as captured:
-        for part in parts:
-            console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str))
-    return captured.get().rstrip()

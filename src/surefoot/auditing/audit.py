@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 from surefoot.auditing._kind import Said
 from surefoot.auditing._labels import Meaning
@@ -15,7 +15,7 @@ from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing._repair import repair
 from surefoot.auditing._source import Source
 from surefoot.auditing._two_classes import TwoClasses, slice_risk, two_classes
-from surefoot.auditing.files import open_predictions
+from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import Audit, SliceVerdict
 from surefoot.errors import InputError
 from surefoot.metrics.aurc import risk_coverage
@@ -25,7 +25,7 @@ _WANTED: tuple[Split, ...] = ("test", "", "calibration", "train")  # the first t
 
 
 def audit(
-    path: Path | str,
+    source: Any,
     *,
     kind: Said | None = None,
     labels: str | None = None,
@@ -39,13 +39,13 @@ def audit(
     metrics: str | Sequence[str] | None = None,
     on_rows: OnRows | None = None,
 ) -> list[Audit]:
-    """Audit a file of predictions, reading it in pieces.
+    """Audit a file of predictions, reading it in pieces, or predictions in memory.
 
     Where a file holds a calibration (or validation) and a test set, the test set is audited and repaired by what
     was fitted on the other. Else the temperature is fitted on one half of the rows and scored on the other half.
 
     Args:
-        path: The file; see :func:`~surefoot.auditing.files.open_predictions`.
+        source: The file, or what is in memory; see :func:`~surefoot.auditing.files.open_predictions`.
         kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
@@ -61,9 +61,10 @@ def audit(
     Returns:
         One audit per model in the file.
     """
-    sources = open_predictions(path, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
-    found = choose(sources, model, Path(path).name)
-    return [audit_source(*pair, Path(path).name, n_bins, level, on_rows, positive, metrics)[0] for pair in found]
+    sources = open_predictions(source, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
+    name = name_of(source)
+    found = choose(sources, model, name)
+    return [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics)[0] for pair in found]
 
 
 def choose(sources: Sequence[Source], model: str | None, where: str) -> list[tuple[Source, Source | None]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 from surefoot.auditing._kind import Said
 from surefoot.auditing._labels import Meaning
 from surefoot.auditing._reading import ALWAYS, MOST_RANKED, OnRows, Reading
 from surefoot.auditing.audit import audit_source, choose_one
 from surefoot.auditing.better import Pair, better_calibrated, scaled
-from surefoot.auditing.files import open_predictions
+from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.result import Audit, AuditComparison
 from surefoot.auditing.told_apart import told_apart
 from surefoot.errors import InputError
@@ -20,8 +20,8 @@ from surefoot.metrics.interval import Interval, no_interval
 
 
 def compare_audits(
-    path_a: Path | str,
-    path_b: Path | str,
+    source_a: Any,
+    source_b: Any,
     *,
     kind: Said | None = None,
     labels: str | None = None,
@@ -35,11 +35,11 @@ def compare_audits(
     metrics: str | Sequence[str] | None = None,
     on_rows: OnRows | None = None,
 ) -> AuditComparison:
-    """Audit two files and compare them, example by example.
+    """Audit two files, or predictions in memory, and compare them, example by example.
 
     Args:
-        path_a: One file.
-        path_b: The other.
+        source_a: One of them.
+        source_b: The other.
         kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
@@ -60,8 +60,12 @@ def compare_audits(
         InputError: If the examples are not the same.
     """
     read = []
-    for path, name in zip((path_a, path_b), told_apart((path_a, path_b)), strict=True):
-        sources = open_predictions(path, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
+    both = (source_a, source_b)
+    names = told_apart(both) if all(map(is_path, both)) else [name_of(each) for each in both]
+    for source, name in zip(both, names, strict=True):
+        sources = open_predictions(
+            source, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are
+        )
         chosen = choose_one(sources, model, name)
         read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics))
     (audit_a, a), (audit_b, b) = read

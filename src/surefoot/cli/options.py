@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from surefoot.config import load_config
-from surefoot.settings import check_known
+from surefoot.settings import check_known, parameters_of
 
 R = TypeVar("R")
 
@@ -51,15 +51,10 @@ def options_of(function: Callable[..., Any]) -> Callable[[Callable[..., R]], Cal
 
 
 def _flags(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
-    hints = typing.get_type_hints(function, include_extras=True) if not _is_spread(function) else {}
-    for parameter in inspect.signature(function).parameters.values():
-        annotation = hints.get(parameter.name, parameter.annotation)
+    for parameter in parameters_of(function):
+        annotation = parameter.annotation
         if typing.get_origin(annotation) is Annotated and isinstance(annotation.__metadata__[0], str):
             yield _flag(parameter, annotation.__origin__, annotation.__metadata__[0])
-
-
-def _is_spread(function: Callable[..., Any]) -> bool:
-    return hasattr(function, "__signature__")
 
 
 def _flag(parameter: inspect.Parameter, type_: Any, help_: str) -> inspect.Parameter:
