@@ -3,8 +3,8 @@
     python benchmarks/error_bars.py                               nine trainings, some minutes on one core
     python benchmarks/error_bars.py --seeds 0 --lrs 0.05 --tol 1e-2
 
-Networks on the embedded digits, SGD with momentum 0.9 on batches of 32, a measurement every ten steps at a probe of 128. A
-value is outside where it is farther from the truth than its error and the rounding of single precision.
+Networks on the embedded digits, SGD with momentum 0.9 on batches of 32, a measurement every ten steps at a probe of 128.
+A value is outside where it is farther from the truth than its error and the rounding of single precision.
 """
 
 from __future__ import annotations
@@ -60,20 +60,29 @@ def exact(key: str, model: nn.Module, x: Tensor, y: Tensor) -> float:
     return lanczos(operator, end=end, tol=1e-7, generator=draw, min_products=floor).values[0].item()
 
 
-def deviations(network: str, seed: int, lr: float, splits: Splits, tol: float | None, steps: int) -> list[Deviation]:
+def deviations(
+    network: str,
+    seed: int,
+    lr: float,
+    splits: Splits,
+    *,
+    tol: float | None = None,
+    steps: int = 100,
+    probe: int = PROBE,
+) -> list[Deviation]:
     """Train one network and compare every measurement with the truth."""
     torch.manual_seed(seed)
     model = NETWORKS[network](splits.input_shape)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     own = "" if tol is None else f",tol={tol}"
-    texts = [f"{name}:examples={PROBE}{own}" for name in ("gn_sharpness", "kappa")]
+    texts = [f"{name}:examples={probe}{own}" for name in ("gn_sharpness", "kappa")]
     trackers = build_trackers(texts, Horizon(steps, steps, 32))
     draw, found = torch.Generator().manual_seed(seed), []
     for step in range(steps + 1):
         if step % 10 == 0:
             moment = Moment(step, 0, model.eval(), splits, optimizer=optimizer)
             values = {key: value for tracker in trackers.values() for key, value in tracker.measure(moment).items()}
-            x, y, *_ = Probe(PROBE)(moment)
+            x, y, *_ = Probe(probe)(moment)
             for key in ("gn_sharpness", "kappa_max", "kappa_min"):
                 truth = exact(key, model, x, y)
                 value, error, products = (values[f"{key}/{part}"] for part in ("value", "error", "products"))
@@ -112,7 +121,7 @@ def main() -> None:
     for network in NETWORKS:
         for lr in args.lrs:
             for seed in args.seeds:
-                found = deviations(network, seed, lr, splits, args.tol, args.steps)
+                found = deviations(network, seed, lr, splits, tol=args.tol, steps=args.steps)
                 show(f"{network} {lr:g} #{seed}", found)
                 together += found
     show("all", together)

@@ -97,7 +97,7 @@ def _kind_of(piece: str) -> Registry:
 def _kind_of_own(piece: str, name: str) -> Registry:
     """Say of which kind a user's own part is, by what it takes and makes.
 
-    Losses and ensembles both take nothing but options, so one is made to look at it.
+    Losses and ensembles both take nothing but options, so one is made to see which it is.
     """
     every = [part.name for kind in KINDS_OF_PARTS for part in kind]
     match = IMPORT_PATH.fullmatch(piece.strip())
@@ -114,10 +114,10 @@ def _kind_of_own(piece: str, name: str) -> Registry:
         return ENSEMBLES
     if all(hasattr(made, hook) for hook in ("attach", "prepare", "evaluate")):
         return LOSSES
-    gives = f"takes {takes[0]}" if takes else f"gives a {type(made).__name__}"
+    does = f"takes {takes[0]}" if takes else f"returns a {type(made).__name__}"
     raise InputError(
-        f"Expected {part.name} to give a Loss or an Ensemble, or to take parameters and give an optimizer, "
-        f"but it {gives}. Write a function of options, def {part.name.partition(':')[2]}(*, …), that returns one."
+        f"Expected {part.name} to return a Loss or an Ensemble, or to take parameters and return an optimizer, "
+        f"but it {does}. Write a function of options, def {part.name.partition(':')[2]}(*, …), that returns one."
     )
 
 

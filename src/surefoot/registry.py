@@ -106,7 +106,7 @@ class Registry:
             **facts: What this kind declares about its parts, such as a metric's direction.
 
         Returns:
-            A decorator that gives the class or function back unchanged.
+            A decorator that returns the class or function unchanged.
 
         Raises:
             ValueError: If the name is taken, a fact is missing or there is no docstring.

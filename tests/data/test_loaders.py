@@ -108,7 +108,7 @@ def test_contract(name: str, tmp_path: Path) -> None:
     assert not places[0] & places[1]
     assert not places[1] & places[2]
     assert not places[0] & places[2]
-    if splits.scaling is not None:
+    if splits.scaling is not None and splits.scaling.is_pixels:
         pixels = splits.scaling.to_pixels(splits.test.inputs)
         assert torch.allclose(splits.scaling.to_inputs(pixels), splits.test.inputs)
     assert load_splits(spec).fingerprint == splits.fingerprint

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from surefoot.registry import STUDIES
-from surefoot.studies._markdown import page_of, read_numbers, result_page
 from surefoot.studies.contract import SIZES
+from surefoot.studies.pages import page_of, read_numbers, result_page
 from surefoot.studies.results import read_results
 from surefoot.studies.runner import find_studies
 

@@ -11,6 +11,7 @@ import typer
 
 from surefoot.api import check_out, read_seeds
 from surefoot.cli.app import AsJson, app
+from surefoot.cli.show_study import show_study
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ OUT = Path("surefoot-runs") / "studies"
 @app.command()
 def study(
     names: Annotated[
-        list[str], typer.Argument(help="Studies such as a1 b6; all; list to see them; results for the page.")
+        list[str],
+        typer.Argument(
+            help="Studies such as a1 b6, or all; list: the questions; show a4: a result; results: the page."
+        ),
     ],
     size: Annotated[
         str, typer.Option(help="smoke: seconds; laptop: minutes on 2 cores; paper: as published.")
@@ -33,9 +37,12 @@ def study(
     resume: Annotated[bool, typer.Option(help="Keep finished runs and go on with interrupted ones.")] = True,
     engine: Annotated[str, typer.Option(help="local: processes here; ray: tasks of a running Ray cluster.")] = "local",
     jobs: Annotated[int | None, typer.Option(help="Runs at once; else one per core.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the runs; studies that share runs share them here.")] = OUT,
+    out: Annotated[
+        Path | None, typer.Option(help=f"Folder for the runs, which studies share; else {OUT}. With show: for figures.")
+    ] = None,
     results: Annotated[
-        Path | None, typer.Option(help="Folder for results; else OUT/results. RESULTS.md goes beside it.")
+        Path | None,
+        typer.Option(help="Folder for results, one file each; else OUT/results. RESULTS.md goes beside it."),
     ] = None,
     store: Annotated[
         str | None, typer.Option(help="With ray: address for run folders, such as s3://bucket/runs.")
@@ -44,20 +51,25 @@ def study(
 ) -> int:
     """Rerun published claims and say whether each held, with the numbers beside the published ones.
 
-    Example: [bold]surefoot study a1 a4 --size laptop --seeds 5[/bold]
+    Example: [bold]surefoot study a1 a4 --size laptop --seeds 5[/bold], then [bold]surefoot study show a4[/bold]
     """
     if names == ["list"]:
         _list(as_json)
         return 0
-    where = results or out / "results"
-    if names == ["results"]:
-        from surefoot.studies.results import rewrite_pages
-
-        print(f"Results: {rewrite_pages(where)}")
+    if names[0] == "show":
+        for name in names[1:]:
+            show_study(name, results, out, as_json)
         return 0
-    check_out(out)
+    place = out or OUT
+    where = results or place / "results"
+    if names == ["results"]:
+        from surefoot.studies.results import write_page
+
+        print(f"Results: {write_page(where)}")
+        return 0
+    check_out(place)
     chosen = None if seeds is None else read_seeds(seeds)
-    made = _run(names, _size(size), chosen, not resume, _engine(engine), jobs, out, store)
+    made = _run(names, _size(size), chosen, not resume, _engine(engine), jobs, place, where, store)
     _present(made, where, "" if seeds is None else f" --seeds {seeds}", as_json)
     return 1 if any(result.runs.failed for result in made) else 0
 
@@ -110,14 +122,18 @@ def _run(
     engine: EngineName,
     workers: int | None,
     out: Path,
+    results: Path,
     store: str | None,
 ) -> list[Result]:
     from surefoot.cli.progress import showing
+    from surefoot.studies.results import check_results
     from surefoot.studies.runner import find_studies, plan_studies, run_studies
 
     if store is not None and engine != "ray":
         raise InputError("Expected --store with --engine ray, but the engine is local. Leave --store out.")
-    plans, jobs = plan_studies(find_studies(names), size, out.resolve(), seeds=seeds, fresh=fresh, store=store)
+    studies = find_studies(names)
+    check_results(results, list(studies))
+    plans, jobs = plan_studies(studies, size, out.resolve(), seeds=seeds, fresh=fresh, store=store)
     with showing({job.path: _work(job) for job in jobs}) as listen:
         return run_studies(plans, jobs, workers=workers, engine=engine, listen=listen)
 
@@ -129,23 +145,20 @@ def _work(job: Job) -> float:
 
 
 def _present(made: Sequence[Result], results: Path, options: str, as_json: bool) -> None:
-    from surefoot.studies.results import write_page, write_result
+    from surefoot.studies.results import load_result, write_page, write_result
 
-    folders = {}
+    files = {}
     for result in made:
         name, size = result.plan.name, result.plan.size
         command = f"surefoot study {name} --size {size}{options}"  # this study alone, whatever it was run with
-        folders[name] = write_result(result, results, command)
+        files[name] = write_result(result, results, command)
     page = write_page(results)
     if as_json:
-        found: dict[str, Any] = {
-            name: json.loads((folder / "result.json").read_text()) for name, folder in folders.items()
-        }
+        found: dict[str, Any] = {name: load_result(path).values for name, path in files.items()}
         print(json.dumps({"studies": found, "page": str(page)}, indent=2, ensure_ascii=False))
         return
     for result in made:
-        study = result.plan.study
-        print(f"{study.claim}: {result.verdict}")
+        print(f"{result.plan.claim}: {result.verdict}")
         for arm, errors in result.runs.failed.items():
             for seed, error in errors.items():
                 print(f"  {arm}, seed {seed}, failed: {error}")
@@ -157,7 +170,7 @@ def _list(as_json: bool) -> None:
 
     found = find_studies(["all"])
     if as_json:
-        text = {name: {"claim": s.claim, "question": s.question, "rule": s.rule} for name, s in found.items()}
+        text = {name: {"question": each.question, "rule": each.rule} for name, each in found.items()}
         print(json.dumps(text, indent=2, ensure_ascii=False))
         return
     from rich.console import Console

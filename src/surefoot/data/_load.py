@@ -20,7 +20,7 @@ def load_splits(spec: PartSpec) -> Splits:
         Its splits, checked.
 
     Raises:
-        InputError: If the part gives neither splits nor arrays by name.
+        InputError: If the part returns neither splits nor arrays by name.
     """
     made = DATA.build(spec)
     if isinstance(made, Splits):

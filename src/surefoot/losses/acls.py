@@ -19,7 +19,7 @@ class ACLS(Loss):
 
     .. math:: -\log p_y + α [ λ_1 \max(0, z_ŷ - M)^2 + λ_2 \frac{1}{K-1} Σ_{k≠ŷ} \max(0, z_ŷ - z_k - M)^2 ]
 
-    No gradient flows through z_ŷ in the second term. The first one looks at the raw logit, so the loss changes
+    No gradient flows through z_ŷ in the second term. The first one depends on the raw logit, so the loss changes
     when a constant is added to all logits.
 
     Args:
@@ -59,7 +59,7 @@ class ACLS(Loss):
         self.shift_invariant = shift_invariant
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Return the regularised cross-entropy of each example; the regulariser does not look at the label."""
+        """Return the regularised cross-entropy of each example; the regulariser does not depend on the label."""
         top, predicted = logits.max(-1)
         lead = top - logits.amin(-1) if self.shift_invariant else top
         behind = (top.detach()[:, None] - logits - self.margin).relu().square()

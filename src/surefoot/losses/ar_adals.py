@@ -30,7 +30,7 @@ class ARAdaLS(Loss):
     decision changes. After every epoch each group's target probability follows its held-out over-confidence,
     q ← q − rate·(confidence − accuracy), clipped to [1/K, 1], and its labels are smoothed by (1 − q)·K/(K − 1).
 
-    That distance is m/‖∇ₓm‖, where a linear look at the margin m sees the decision change (``attack="radius"``), or
+    That distance is m/‖∇ₓm‖, where the linear approximation of the margin m changes sign (``attack="radius"``), or
     the smallest change that an attack finds (``attack="cw"``), as in the paper. The first one is the default: it
     costs one pass over the examples, the other one ``steps × searches`` passes.
 

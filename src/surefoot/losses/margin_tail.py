@@ -31,8 +31,8 @@ class MarginTail(Loss):
 
     .. math:: -\log p_y + α R(m_ε) + β S
 
-    m_ε is m − ε‖∇ₓm‖ in the dual norm (1-norm for an l∞ ball, 2-norm for l2), which is what a linear look at the
-    margin sees and no certificate; or the margin where sign steps lead. Forms of R, with K classes:
+    m_ε is m − ε‖∇ₓm‖ in the dual norm (1-norm for an l∞ ball, 2-norm for l2), which is the margin's linear
+    approximation and no certificate; or the margin where sign steps lead. Forms of R, with K classes:
 
     * ``softplus``: log(1 + (K−1)e^{−m}), never below the cross-entropy at the worst point;
     * ``bounded``: sigmoid(log(K−1) − m), never below 1 − p_y there, in [0, 1];
@@ -80,7 +80,7 @@ class MarginTail(Loss):
         if robust == "attack" and smoothness == "difference":
             raise OptionError(
                 "Expected smoothness=gradient or smoothness=kl with robust=attack, but got smoothness=difference, "
-                "which looks elsewhere. Change one of them."
+                "which uses another point. Change one of them."
             )
         super().__init__()
         self.alpha, self.beta, self.eps = alpha, beta, eps
@@ -102,7 +102,7 @@ class MarginTail(Loss):
 
     @property
     def passes(self) -> float:
-        """One; then the margin's gradient, a look elsewhere and the attack that leads there, where they are needed."""
+        """One; then the margin's gradient, another forward pass and the attack before it, where they are needed."""
         if self._is_warming_up:
             return 1.0
         gradient = GRADIENT_PASSES if self._needs_gradient else 0

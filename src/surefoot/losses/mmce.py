@@ -79,7 +79,7 @@ def mmce_weighted(conf: Tensor, correct: Tensor, *, as_coded: bool = False) -> T
     Args:
         conf: Confidences r, shape ``(n,)``.
         correct: Whether the prediction is right.
-        as_coded: Give ‖u/n_c − v/n_w‖, what the authors' code computes, with its 1e-5 in the denominators.
+        as_coded: Return ‖u/n_c − v/n_w‖, what the authors' code computes, with its 1e-5 in the denominators.
 
     Returns:
         A scalar.

@@ -25,7 +25,7 @@ def build_model(spec: PartSpec, splits: Splits, width: int = 1) -> nn.Module:
         The network, freshly initialised from the global generator.
 
     Raises:
-        InputError: If the part gives no module, or one that does not fit the data.
+        InputError: If the part returns no module, or one that does not fit the data.
     """
     function = MODELS[spec.name].build
     shape = (width * splits.input_shape[0], *splits.input_shape[1:]) if width > 1 else splits.input_shape
@@ -49,7 +49,7 @@ def try_out(model: nn.Module, name: str, splits: Splits, width: int = 1) -> None
         width: How many inputs it takes at once.
 
     Raises:
-        InputError: If it fails, or gives another number of logits than there are classes.
+        InputError: If it fails, or returns another number of logits than there are classes.
     """
     inputs = splits.train.inputs[:2]
     inputs = inputs.repeat_interleave(width, dim=1) if width > 1 else inputs
@@ -65,6 +65,6 @@ def try_out(model: nn.Module, name: str, splits: Splits, width: int = 1) -> None
     wanted = width * splits.n_classes
     if shape != (len(inputs), wanted):
         raise InputError(
-            f"Expected model {name} to give {wanted} logits per example, but two examples gave {shape}. "
+            f"Expected model {name} to return {wanted} logits per example, but two examples gave {shape}. "
             "Match its last layer to the number of classes."
         )

@@ -11,7 +11,6 @@ micro-batch that was differentiated outside of the closure, say, must not be cle
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import torch
@@ -66,13 +65,6 @@ class Parts:
         return self._n
 
 
-def does_nothing(closure: Any) -> bool:
-    """Return whether a closure is the one that Lightning hands on where its user called ``step()`` without any."""
-    while isinstance(closure, partial) and closure.args:
-        closure = closure.args[-1]
-    return getattr(closure, "__name__", None) == "do_nothing_closure"
-
-
 def terms_of(result: Any) -> LossTerms | None:
     """Return what a closure returned as loss terms.
 
@@ -99,7 +91,7 @@ def read_losses(terms: LossTerms) -> tuple[LossTerms, Tensor | None]:
         terms: What a closure or a criterion gave.
 
     Returns:
-        The same terms, with ``counted`` where some do not count; and −log p_y, None where it is neither given nor known.
+        The same terms, with ``counted`` where some do not; and −log p_y, None where it is neither given nor known.
     """
     losses, log_py = terms.per_example, terms.log_py
     given = None if log_py is None else -log_py
@@ -107,7 +99,7 @@ def read_losses(terms: LossTerms) -> tuple[LossTerms, Tensor | None]:
     while nodes[-1] is not None and nodes[-1].name() in (*_SAME_ENTRIES, *_NLL):
         nodes.append(nodes[-1].next_functions[0][0])
     names = [node.name() for node in nodes if node is not None]
-    if names[-1:] != ["LogSoftmaxBackward0"] or sum(name in _NLL for name in names) != 1:
+    if names[-1:] != ["LogSoftmaxBackward0"] or len(set(_NLL).intersection(names)) != 1:
         return terms, given
     if getattr(losses, VERSION, -1) != 0:  # written to since, which leaves no trace where gradients are switched off
         return terms, given

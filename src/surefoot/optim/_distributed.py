@@ -148,41 +148,37 @@ class ReplicatedPasses(Passes):
         ddp: This rank's copy.
     """
 
+    may_climb_apart = True
+
     def __init__(self, ddp: DistributedDataParallel) -> None:
         self.ddp = ddp
         self.n = dist.get_world_size(ddp.process_group)
         self.rank = dist.get_rank(ddp.process_group)
 
-    def clean(self, optimizer: SharpnessAware, step: Step) -> AbstractContextManager[None]:
-        """Surround the clean pass: where ranks climb each on their own, nothing is averaged in it."""
-        if optimizer.perturbation == "rank" and step.due:
-            step.apart = self
-        return nullcontext() if step.apart is None else self.unshared()
-
     def unshared(self) -> AbstractContextManager[None]:
         """Surround passes, forward and backward, whose gradients stay on this rank."""
         return self.ddp.no_sync()
 
-    @contextmanager
-    def perturbed(
-        self, optimizer: SharpnessAware, step: Step, clean: CleanGradient, places: Sequence[Tensor]
-    ) -> Iterator[None]:
-        """Surround the perturbed pass; a rank that found its clean gradient broken tells the others by it."""
-        if optimizer.descent.needs_clean and self.ddp.gradient_as_bucket_view:  # this pass will write where they lie
+    def keep(self, clean: CleanGradient) -> None:
+        """Make the clean gradients outlast the perturbed pass, which may write where they lie."""
+        if self.ddp.gradient_as_bucket_view:
             clean.grads[:] = [grad.clone() for grad in clean.grads]
-        with super().perturbed(optimizer, step, clean, places):
-            if step.apart is None:
+
+    @contextmanager
+    def second(self, optimizer: SharpnessAware, step: Step) -> Iterator[None]:
+        """Surround the perturbed pass of ranks that are apart.
+
+        A rank that found its clean gradient broken tells the others by it.
+        """
+        unshared = self.unshared() if self._averages_late(optimizer) else nullcontext()
+        told = nullcontext() if step.error is None else with_nan_gradients(optimizer.parameters())
+        with unshared, told:
+            try:
                 yield
-                return
-            unshared = self.unshared() if self._averages_late(optimizer) else nullcontext()
-            told = nullcontext() if step.error is None else with_nan_gradients(optimizer.parameters())
-            with unshared, told:
-                try:
-                    yield
-                except BaseException:
-                    # DDP would take the next clean pass for the one that it waits for.
-                    getattr(self.ddp.reducer, STOP_WAITING, lambda: None)()
-                    raise
+            except BaseException:
+                # DDP would take the next clean pass for the one that it waits for.
+                getattr(self.ddp.reducer, STOP_WAITING, lambda: None)()
+                raise
 
     def may_end(self, optimizer: SharpnessAware, step: Step, clean: CleanGradient) -> bool:
         """Return whether a step may end with its clean pass: a rank that is apart goes on, unless the others know."""

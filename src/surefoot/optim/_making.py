@@ -77,10 +77,21 @@ def check_base(base: Any, wrapper: type[Optimizer]) -> None:
         )
 
 
-def check_is_real(parameter: Any) -> None:
-    """Refuse a parameter that is not made of real numbers; what is no tensor is left for torch to refuse."""
-    if isinstance(parameter, Tensor) and not parameter.is_floating_point():
-        raise InputError(
-            f"Expected parameters of a real floating type, but got {parameter.dtype}. "
-            "Leave it out of the optimizer, or split a complex parameter with torch.view_as_real."
-        )
+def check_params(group: dict[str, Any]) -> None:
+    """Refuse a group of parameters that are not made of real numbers; what is no tensor is left for torch to refuse."""
+    params = group["params"]
+    if not isinstance(params, Tensor | set):  # torch refuses sets
+        group["params"] = params = list(params)
+    for given in [params] if isinstance(params, Tensor) else params:
+        parameter = given[1] if isinstance(given, tuple) else given  # some come with their names
+        if isinstance(parameter, Tensor) and not parameter.is_floating_point():
+            raise InputError(
+                f"Expected parameters of a real floating type, but got {parameter.dtype}. "
+                "Leave it out of the optimizer, or split a complex parameter with torch.view_as_real."
+            )
+
+
+def check_nonfinite(nonfinite: str) -> None:
+    """Refuse anything but the two things that can be done about what is not finite."""
+    if nonfinite not in ("raise", "skip"):
+        raise InputError(f'Expected nonfinite to be "raise" or "skip", but got {nonfinite!r}. Leave it out.')

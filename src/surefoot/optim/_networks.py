@@ -14,7 +14,7 @@ from surefoot.errors import InputError
 
 
 class Networks:
-    """The networks whose statistics a step may move: the model, or without one those that hold its parameters.
+    """The networks whose statistics a step may move, where no model is given: those that hold its parameters.
 
     These are looked for once, at the first step, among everything that Python keeps track of: that takes about as long
     as a collection of garbage, a tenth of a second or so.
@@ -28,26 +28,23 @@ class Networks:
         """Look again at the next step."""
         self._found = None
 
-    def of(self, model: nn.Module | None, params: Iterable[Tensor]) -> list[nn.Module]:
-        """Return the networks.
+    def find(self, params: Iterable[Tensor]) -> tuple[list[nn.Module], list[nn.Module]]:
+        """Return every module that holds parameters and is no part of another, and all the others.
 
         Args:
-            model: The network, if it is known.
             params: What is optimized.
 
         Returns:
-            The model alone, or every module that holds parameters and is no part of another.
+            The networks of these parameters, and those that hold none of them.
         """
-        if model is not None:
-            return [model]
         if self._found is None:
             found, others = _all_networks({id(parameter) for parameter in params})
             self._found, self._others = list(map(ref, found)), list(map(ref, others))
-        return _alive(self._found)
+        return _alive(self._found), _alive(self._others)
 
-    def others(self) -> list[nn.Module]:
-        """Return those that were found and hold no parameters of the optimizer."""
-        return _alive(self._others)
+    def buffers(self, model: nn.Module | None, params: Iterable[Tensor]) -> Buffers:
+        """Copy the buffers of the model, or of the networks that hold the parameters."""
+        return Buffers([model] if model is not None else self.find(params)[0])
 
 
 def _alive(networks: Iterable[ref[nn.Module]]) -> list[nn.Module]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim._sharded import is_sharded, reshard, total
-from surefoot.seeding import replaying
 
 if TYPE_CHECKING:
     from surefoot.optim._step import Step
-    from surefoot.optim.rules import CleanGradient
     from surefoot.optim.sharpness_aware import SharpnessAware
 
 PLAIN = {Tensor, nn.Parameter}
@@ -25,40 +23,45 @@ SMALL = 16_384  # numbers in a tensor
 TINY = 1e-12  # added to norms that are divided by: a zero gradient climbs nowhere
 
 
+@dataclass(frozen=True)
+class CleanGradient:
+    """The clean gradient of one step: everything that has one, in the order of the parameter groups.
+
+    Attributes:
+        params: The parameters, at the weights before the climb.
+        grads: Their gradients.
+        rhos: Each one's radius.
+        indices: Each one's place among all parameters of all groups.
+        norm: ‖g‖, the norm of all gradients together.
+        t: Steps made so far.
+        model: Names the parameters.
+    """
+
+    params: list[Tensor]
+    grads: list[Tensor]
+    rhos: list[float]
+    indices: list[int]
+    norm: float
+    t: int = 0
+    model: nn.Module | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Each one's name in the model; empty texts without a model."""
+        named = self.model.named_parameters() if self.model is not None else ()
+        names = {id(parameter): name for name, parameter in named}
+        return [names.get(id(parameter), "") for parameter in self.params]
+
+
 class Passes:
-    """The two passes of a step, in one process."""
+    """The passes of a model in one process, which has nobody to wait for."""
 
     model: Any = ()  # whose passes these are; nobody's yet
+    unshared: Callable[[], AbstractContextManager[None]] = nullcontext  # surrounds passes that stay in this process
+    may_climb_apart = False  # whether there are other processes, with batches of their own
 
-    def clean(self, optimizer: SharpnessAware, step: Step) -> AbstractContextManager[None]:
-        """Surround the clean pass, forward and backward."""
-        return nullcontext()
-
-    def unshared(self) -> AbstractContextManager[None]:
-        """Surround passes whose gradients stay in this process."""
-        return nullcontext()
-
-    @contextmanager
-    def perturbed(
-        self, optimizer: SharpnessAware, step: Step, clean: CleanGradient, places: Sequence[Tensor]
-    ) -> Iterator[None]:
-        """Surround the perturbed pass: hold statistics, draw the same random numbers, put the weights elsewhere.
-
-        Args:
-            optimizer: Whose step it is.
-            step: What is known of it.
-            clean: The parameters that climb.
-            places: Their perturbed values; none where nothing climbs.
-        """
-        found, model = optimizer._networks, optimizer.model
-        networks = [model] if model is not None else found.of(None, optimizer.parameters())
-        others = () if model is not None else found.others()
-        with holding_statistics(networks, others), replaying(step.before):
-            if not places:
-                yield
-                return
-            with with_weights(clean.params, places, model):
-                yield
+    def keep(self, clean: CleanGradient) -> None:
+        """Make the clean gradients outlast the perturbed pass."""
 
     def may_end(self, optimizer: SharpnessAware, step: Step, clean: CleanGradient) -> bool:
         """Return whether a step may end with its clean pass, if that has gone wrong or found no gradient."""
@@ -70,6 +73,42 @@ class Passes:
 
     def average(self, optimizer: SharpnessAware, step: Step, *, late: bool = False) -> None:
         """Average what processes have found each on their own."""
+
+
+def clean_gradient(optimizer: SharpnessAware, step: Step, scale: float = 1.0) -> CleanGradient:
+    """Gather the gradients in place, and decide whether the step climbs along them.
+
+    Args:
+        optimizer: Whose gradients.
+        step: Learns their norm, whether it is finite, and whether the step climbs.
+        scale: By which a scaler has multiplied them; they are divided by it.
+
+    Returns:
+        Parameters, gradients and radii.
+    """
+    params, rhos, indices, first = [], [], [], 0
+    for group in optimizer.base.param_groups:
+        rho = optimizer.radius(group)
+        if not rho >= 0:  # somebody may have changed it
+            optimizer.prepare_group(group)
+        for index, parameter in enumerate(group["params"], first):
+            if parameter.grad is not None:
+                params.append(parameter)
+                rhos.append(rho)
+                indices.append(index)
+        first += len(group["params"])
+    grads = gradients(params)
+    for grad in grads if scale != 1 else ():
+        grad.mul_(1 / scale)
+    norm = agreed = step.facts["grad_norm"] = total_norm(grads)
+    if optimizer.cadence.by_norm:
+        agreed = optimizer._passes.agree(norm)
+    if not math.isfinite(agreed):
+        step.check_finite(agreed, "gradient norm")
+    if step.climbs is None:
+        asks = optimizer.cadence.by_norm and step.error is None
+        step.climbs = step.due and (not asks or optimizer.cadence.wanted(optimizer.t, agreed))
+    return CleanGradient(params, grads, rhos, indices, norm, optimizer.t, optimizer.model)
 
 
 @contextmanager
@@ -134,16 +173,18 @@ def holding_statistics(networks: Sequence[nn.Module], others: Sequence[nn.Module
     Raises:
         InputError: If those of others have moved.
     """
-    held = [(layer, layer.momentum) for layer in norms_in_training(networks)]
-    means = [mean for layer in norms_in_training(others) if (mean := layer.running_mean) is not None]
+    layers = [layer for network in networks for layer in network.modules() if layer.training]
+    held: list[Any] = [layer for layer in layers if vars(layer).get("track_running_stats")]
+    momenta = [layer.momentum for layer in held]
+    means = _moving_means(others) if others else []
     before = [mean.clone() for mean in means]  # torch changes them without counting versions
-    for layer, _ in held:
+    for layer in held:
         layer.track_running_stats = False  # BatchNorm: normalise by the batch, store nothing
         layer.momentum = 0.0  # InstanceNorm updates its statistics whenever it has some
     try:
         yield
     finally:
-        for layer, momentum in held:
+        for layer, momentum in zip(held, momenta, strict=True):
             layer.track_running_stats = True
             layer.momentum = momentum
     if means and any(not torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(means, before, strict=True)):
@@ -153,19 +194,9 @@ def holding_statistics(networks: Sequence[nn.Module], others: Sequence[nn.Module
         )
 
 
-def norms_in_training(networks: Sequence[nn.Module]) -> list[Any]:
-    """Return the layers with running statistics that move: looked for at every step, since layers come and go."""
-    seen = set(networks)
-    stack, found = list(networks), []
-    while stack:
-        module = stack.pop()
-        if module.training and vars(module).get("track_running_stats") and "momentum" in vars(module):
-            found.append(module)
-        for child in module.children():
-            if child not in seen:
-                seen.add(child)
-                stack.append(child)
-    return found
+def _moving_means(networks: Sequence[nn.Module]) -> list[Tensor]:
+    layers = [layer for network in networks for layer in network.modules() if layer.training]
+    return [layer.running_mean for layer in layers if vars(layer).get("track_running_stats")]  # type: ignore[misc]
 
 
 def total_norm(tensors: Sequence[Tensor]) -> float:
@@ -183,44 +214,26 @@ def total_norm(tensors: Sequence[Tensor]) -> float:
         >>> total_norm([torch.tensor([3e-30]), torch.tensor([4e-30])]) > 0
         True
     """
-    norm = math.sqrt(sum_of_squares(tensors))
-    if 0 < norm < math.inf:
-        return norm
+    kinds = {(type(tensor), tensor.dtype, tensor.device) for tensor in tensors}
+    if len(kinds) != 1 or tensors[0].element_size() < 4 or type(tensors[0]) not in PLAIN:
+        square = inner(tensors, tensors)
+    else:
+        # A dot product runs at the speed of memory, unlike a norm on a CPU. For small tensors what counts is the number
+        # of calls, so they are put together first; the sum is then also independent of where in memory they lie.
+        square, small = 0.0, [tensor.reshape(-1) for tensor in tensors if tensor.numel() < SMALL]
+        large = [tensor for tensor in tensors if tensor.numel() >= SMALL]
+        for tensor in [*large, torch.cat(small)] if small else large:
+            in_place = tensor.is_contiguous() or not tensor.is_contiguous(memory_format=torch.channels_last)
+            vector = tensor.reshape(-1) if in_place else tensor.as_strided((tensor.numel(),), (1,))
+            square += torch.dot(vector, vector).item()
+    if 0 < square < math.inf:
+        return math.sqrt(square)
     # Squares leave the range of float32 long before the numbers do: look again, more slowly.
     return math.sqrt(total(_squares_in_float64, tensors))
 
 
 def _squares_in_float64(tensors: Sequence[Tensor]) -> float:
     return math.fsum(torch.linalg.vector_norm(tensor, dtype=torch.float64).item() ** 2 for tensor in tensors)
-
-
-def sum_of_squares(tensors: Sequence[Tensor]) -> float:
-    """Return the squared L2 norm of all tensors taken together.
-
-    A dot product runs at the speed of memory, unlike a norm on a CPU. For small tensors what counts is the number of
-    calls, so they are put together first; that also makes the sum independent of where in memory they lie.
-
-    Args:
-        tensors: Of any shapes, devices and floating types.
-
-    Returns:
-        The sum of the squares of all entries.
-    """
-    kinds = {(type(tensor), tensor.dtype, tensor.device) for tensor in tensors}
-    if len(kinds) != 1 or next(iter(kinds))[0] not in PLAIN or tensors[0].element_size() < 4:
-        return inner(tensors, tensors)
-    small = [tensor.reshape(-1) for tensor in tensors if tensor.numel() < SMALL]
-    large = [tensor for tensor in tensors if tensor.numel() >= SMALL]
-    square = 0.0
-    for tensor in [*large, torch.cat(small)] if small else large:
-        if tensor.is_contiguous():
-            vector = tensor.view(-1)
-        elif tensor.is_contiguous(memory_format=torch.channels_last):
-            vector = tensor.as_strided((tensor.numel(),), (1,))
-        else:
-            vector = tensor.reshape(-1)
-        square += torch.dot(vector, vector).item()
-    return square
 
 
 def inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
@@ -280,12 +293,4 @@ def finite(value: float, what: str) -> float:
     """
     if not math.isfinite(value):
         raise DivergedError(f"Expected a finite {what}, but got {value}. Lower the learning rate or clip the gradient.")
-    return value
-
-
-def finite_loss(loss: Tensor, what: str, scaler: Any) -> float:
-    """Return a loss's value; a scaler, or ranks that must decide alike, look at the gradient instead of it."""
-    value = loss.item()
-    if not math.isfinite(value) and scaler is None and not (dist.is_available() and dist.is_initialized()):
-        finite(value, what)
     return value

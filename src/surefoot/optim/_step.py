@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import operator
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,12 +18,14 @@ from surefoot.batches import batches
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim._closure import Closure, Leftovers, Parts
 from surefoot.optim._networks import Buffers
-from surefoot.optim._passes import finite, gradients
+from surefoot.optim._passes import clean_gradient, finite, gradients
+from surefoot.optim.facts import StepFacts
 from surefoot.seeding import RngState
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
 
+    from surefoot.optim._wrapper import Wrapper
     from surefoot.optim.sharpness_aware import SharpnessAware
 
 
@@ -72,16 +77,46 @@ class Ongoing:
     scaler_asked: bool = False
 
 
+def note_scaler(optimizer: Wrapper) -> bool:
+    """Answer a scaler that it unscales the gradients itself, and remember that it has asked."""
+    optimizer._ongoing.scaler_asked = True
+    return False
+
+
+def skip(optimizer: Wrapper, step: Step, error: DivergedError) -> None:
+    """Undo a step in which something was not finite, and say so once.
+
+    Args:
+        optimizer: Whose step.
+        step: Has the buffers from before it.
+        error: What was not finite.
+
+    Raises:
+        InputError: If there are no buffers to put back.
+    """
+    if step.buffers is None:
+        raise InputError(
+            "Expected optimizer.zero_grad() at the start of a step that may be skipped, but it was not called: "
+            f"buffers cannot be put back. {error}"
+        ) from error
+    step.buffers.restore()
+    optimizer.base.zero_grad()
+    optimizer.facts = StepFacts(loss=math.nan if step.loss is None else step.loss.item(), passes=1, skipped=True)
+    if not optimizer._warned:
+        optimizer._warned = True
+        warnings.warn(f"A step was skipped, and later ones like it will be without a word: {error}", stacklevel=4)
+
+
 def evaluate_parts(
-    optimizer: SharpnessAware, step: Step, closure: Closure, size: int, scaler: GradScaler | None
+    optimizer: SharpnessAware, size: int, step: Step, closure: Closure, scaler: GradScaler | None
 ) -> Tensor:
     """Let every part of a batch climb on its own, and average the gradients that they find.
 
     Args:
         optimizer: Makes the passes of each part.
+        size: Examples per part, at most.
         step: Learns what the parts have seen: losses and norms are averaged, examples are concatenated.
         closure: A :class:`Parts`.
-        size: Examples per part, at most.
         scaler: Scales the losses.
 
     Returns:
@@ -123,11 +158,10 @@ def evaluate_parts(
 def _join(step: Step, parts: list[tuple[float, Step]]) -> None:
     """Put the parts of one step together."""
     for name in parts[0][1].facts:
-        values = [part.facts.get(name) for _, part in parts]
+        values: list[Any] = [part.facts.get(name) for _, part in parts]
         known = all(value is not None for value in values)
-        step.facts[name] = (
-            sum(share * value for (share, _), value in zip(parts, values, strict=True)) if known else None
-        )
+        shares = [share for share, _ in parts]
+        step.facts[name] = sum(map(operator.mul, shares, values)) if known else None
     step.climbed = any(part.climbed for _, part in parts)
     step.error = next((part.error for _, part in parts if part.error is not None), None)
     for _, part in parts:
@@ -151,10 +185,9 @@ def explicit_pass(optimizer: SharpnessAware, scaler: GradScaler | None) -> Itera
     step.error = None  # gradients may have been clipped since they were looked at
     scale = 1.0 if scaler is None else scaler.get_scale()
     with torch.no_grad():
-        clean = optimizer._clean_gradient(step, scale)
+        clean = clean_gradient(optimizer, step, scale)
         if not clean.params and step.apart is None:
             raise InputError("Expected gradients to climb along, but got none. Call backward() on the loss first.")
-        optimizer._decide(step, clean.norm)
         with optimizer._perturbed(step, clean, scale), torch.enable_grad():
             yield
             if step.apart is None and not gradients(optimizer.parameters()):
@@ -178,8 +211,7 @@ def use_gradients(optimizer: SharpnessAware, step: Step) -> None:
     """
     if step.climbed:
         return
-    clean = optimizer._clean_gradient(step)
-    optimizer._decide(step, clean.norm)
+    clean = clean_gradient(optimizer, step)
     if step.error is None and clean.norm != 0:  # there is no climb along a gradient of zero
         if step.climbs:
             raise InputError(HOW_TO_CLIMB.format(type(optimizer.base).__name__))

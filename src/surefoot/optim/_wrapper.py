@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -19,13 +18,13 @@ from surefoot.errors import DivergedError, InputError
 from surefoot.optim import _closure as closures
 from surefoot.optim._closure import Closure
 from surefoot.optim._distributed import nonfinite_gradient
-from surefoot.optim._making import Making, check_base, check_is_real
-from surefoot.optim._networks import Buffers, Networks
-from surefoot.optim._passes import Passes, gradients, total_norm
-from surefoot.optim._step import Ongoing, Step
+from surefoot.optim._making import Making, check_base, check_nonfinite, check_params
+from surefoot.optim._networks import Networks
+from surefoot.optim._passes import Passes, finite, gradients, total_norm
+from surefoot.optim._step import Ongoing, Step, note_scaler, skip
 from surefoot.optim._torch import ASKED_BY_SCALER
 from surefoot.optim.facts import StepFacts
-from surefoot.optim.rules import Nonfinite, Rule
+from surefoot.optim.rules import Nonfinite, OuterLoss, Rule
 from surefoot.schema import LossTerms
 from surefoot.seeding import rng_state
 
@@ -46,17 +45,11 @@ class Wrapper(Optimizer, metaclass=Making):
     optimizer reduces, differentiates and steps. A closure that calls ``backward()`` itself and returns a scalar
     works too: it computes that scalar with :meth:`loss`, which knows in which pass it is called.
 
-    The form that other SAM libraries have, ``SAM(params, torch.optim.SGD, rho=0.1, lr=0.1)``, works as well: options
-    that the wrapper does not know go to the base.
-
     Args:
         base: Makes the actual step. It must be able to step without a closure.
         nonfinite: What to do when a loss or a gradient is NaN or infinite: ``"raise"`` an error, or ``"skip"``
             the step with one warning. Either way weights and state are those before the step; a skipped one leaves
             the model's buffers as they were, too.
-
-    Raises:
-        InputError: If the base is no plain torch optimizer or its parameters are not real numbers.
     """
 
     needs_per_example = False
@@ -69,16 +62,12 @@ class Wrapper(Optimizer, metaclass=Making):
 
     def __init__(self, base: Optimizer, *, nonfinite: Nonfinite = "raise") -> None:
         check_base(base, Wrapper)
-        if nonfinite not in ("raise", "skip"):
-            raise InputError(f'Expected nonfinite to be "raise" or "skip", but got {nonfinite!r}. Leave it out.')
-        self.base = base
-        self.nonfinite = nonfinite
+        check_nonfinite(nonfinite)
+        self.base, self.nonfinite = base, nonfinite
         # torch's constructor starts empty groups and state and writes them through to the base: put them back.
         groups, state = base.param_groups, base.state
         super().__init__(list(groups), base.defaults)
         base.param_groups, base.state = groups, state
-        for parameter in self.parameters():
-            check_is_real(parameter)
         self.t = 0
         self._places: list[Tensor] = []  # perturbed weights
         self._networks = Networks()
@@ -111,11 +100,7 @@ class Wrapper(Optimizer, metaclass=Making):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to the base; a group that is refused is not added."""
-        params = param_group["params"]
-        if not isinstance(params, Tensor | set):  # torch refuses sets
-            param_group["params"] = params = list(params)
-        for parameter in [params] if isinstance(params, Tensor) else params:
-            check_is_real(parameter[1] if isinstance(parameter, tuple) else parameter)  # some come with their names
+        check_params(param_group)
         self.prepare_group(param_group)
         self.base.add_param_group(param_group)
         if hasattr(self, "_networks"):
@@ -124,10 +109,14 @@ class Wrapper(Optimizer, metaclass=Making):
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call a hook before every step, with the gradients to step on in place: it can clip them.
 
-        It may return what it likes, such as the norm that ``clip_grad_norm_`` gives; a pair is taken, as torch does,
-        for new arguments of the base's step.
+        It may return what it likes, such as the norm that ``clip_grad_norm_`` gives; a pair is for the base's step.
         """
-        return self.base.register_step_pre_hook(partial(_call_hook, self, hook))
+
+        def call(_: Optimizer, args: Any, kwargs: Any) -> Any:
+            result = hook(self, args, kwargs)
+            return result if isinstance(result, tuple) else None  # torch fails on anything else
+
+        return self.base.register_step_pre_hook(call)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients; in a loop without closure, a step starts here.
@@ -139,8 +128,9 @@ class Wrapper(Optimizer, metaclass=Making):
         if step is None or not (step.in_closure or step.perturbed):
             self._ongoing.scaler_asked = False
             step = self._begin()
-            self._keep_buffers(step)
             step.before = rng_state() if self.replays else None
+            if self.nonfinite == "skip":
+                step.buffers = self._networks.buffers(self.model, self.parameters())
 
     def prepare_group(self, group: dict[str, Any]) -> None:
         """Give a parameter group the options that it lacks; refuse it if it cannot be optimized."""
@@ -191,26 +181,28 @@ class Wrapper(Optimizer, metaclass=Making):
             DivergedError: If a loss or a gradient is not finite, unless such steps are to be skipped.
         """
         asked, self._ongoing.scaler_asked = self._ongoing.scaler_asked, False
-        if closure is not None and closures.does_nothing(closure):
-            closure()  # for the hooks that are called behind it
+        innermost: Any = closure
+        while isinstance(innermost, partial) and innermost.args:
+            innermost = innermost.args[-1]
+        if closure is not None and getattr(innermost, "__name__", "") == "do_nothing_closure":
+            closure()  # Lightning's, where its user called step() without any: for the hooks that are called behind it
             closure = None
         if closure is not None and asked and scaler is None:
             raise InputError(
                 "Expected scaler.step(optimizer) without a closure, whose gradients it would not unscale. "
                 "Call optimizer.step(closure, scaler=scaler)."
             )
-        step = self._ongoing.step if closure is None else None
-        step = step or self._begin()
+        step = (self._ongoing.step if closure is None else None) or self._begin()
         if closure is not None:
             if self.nonfinite == "skip":
-                self._keep_buffers(step)
+                step.buffers = self._networks.buffers(self.model, self.parameters())
             step.leftovers = closures.unused(self.parameters())
         try:
             self._take_step(step, closure, scaler)
         except DivergedError as error:
             if self.nonfinite == "raise":
                 raise
-            self._skip(step, error)
+            skip(self, step, error)
         finally:
             self._ongoing.step = None
             if not step.leftovers:  # else the closure was not evaluated, or refused: they still wait for a step
@@ -222,46 +214,37 @@ class Wrapper(Optimizer, metaclass=Making):
         self._ongoing.step = step = Step()
         return step
 
-    def _keep_buffers(self, step: Step) -> None:
-        """Copy the buffers where the step may have to be undone."""
-        if self.nonfinite == "skip":
-            step.buffers = Buffers(self._networks.of(self.model, self.parameters()))
-
     @abstractmethod
     def _take_step(self, step: Step, closure: Closure | None, scaler: GradScaler | None) -> None:
         """Fill the gradients, set ``step.loss`` and ``facts``, and end with :meth:`_step_base`."""
 
     def reduce(self, terms: LossTerms) -> Tensor:
         """Turn loss terms into the scalar that the current pass differentiates."""
+        step = self._ongoing.step or self._begin()
         terms, nll = closures.read_losses(terms)
         if terms.counted is not None:
             terms, nll = closures.only_counted(terms, nll)
         if terms.per_example.numel() == 0:
             raise InputError("Expected at least one example, but got an empty batch. Leave empty batches out.")
-        loss = self._weigh(terms, nll).mean()
+        (step.perturbed_nll if step.perturbed else step.clean_nll).append(None if nll is None else nll.detach())
+        # The outer loss is for the perturbed weights; a step that is not due to climb minimises it where it is.
+        outer = self.rules.get("outer") if step.perturbed or not step.due else None
+        loss = (outer(terms, nll) if isinstance(outer, OuterLoss) else terms.per_example).mean()
         loss = loss if terms.penalty is None else loss + terms.penalty
         return nonfinite_gradient(loss) if dist.is_available() and dist.is_initialized() else loss
 
-    def _weigh(self, terms: LossTerms, nll: Tensor | None) -> Tensor:
-        """Return the losses that the current pass minimises, one per example that counts."""
-        return terms.per_example
-
     def loss(self, logits: Tensor, labels: Tensor, *, ignore_index: int = -100) -> Tensor:
-        """Return the cross-entropy of a batch, reduced as the current pass needs it.
-
-        This is the criterion for closures that call ``backward()`` themselves.
+        """Return the cross-entropy of a batch, for closures that call ``backward()`` themselves.
 
         Args:
             logits: Shape ``(n, classes)``, or ``(n, classes, …)`` for several labels per example.
             labels: Class indices, shape ``(n,)`` or ``(n, …)``.
-            ignore_index: Examples with this label do not count: neither in the mean nor in what the optimizer makes of
-                single examples.
+            ignore_index: Examples with this label count nowhere.
 
         Returns:
             A scalar to call ``backward()`` on.
         """
-        losses = F.cross_entropy(logits, labels, reduction="none", ignore_index=ignore_index)
-        return self.reduce(LossTerms(losses))
+        return self.reduce(LossTerms(F.cross_entropy(logits, labels, reduction="none", ignore_index=ignore_index)))
 
     def _differentiate(self, step: Step, closure: Closure, scaler: GradScaler | None = None) -> Tensor:
         """Run one pass: clear the gradients, evaluate the closure, fill the gradients, return the loss."""
@@ -289,8 +272,11 @@ class Wrapper(Optimizer, metaclass=Making):
                     (result if scaler is None else scaler.scale(result)).backward()
         finally:
             step.in_closure = False
-        loss: Tensor = result.detach()
-        return loss
+        value = step.facts["perturbed_loss" if step.perturbed else "loss"] = result.item()
+        # A scaler, or ranks that must decide alike, look at the gradient instead.
+        if not math.isfinite(value) and scaler is None and not (dist.is_available() and dist.is_initialized()):
+            finite(value, "loss at the perturbed weights" if step.perturbed else "loss")
+        return torch.as_tensor(result.detach())
 
     def _step_base(self, step: Step, scaler: GradScaler | None = None) -> bool:
         """Let the base step; return whether it did, which only a scaler prevents."""
@@ -305,32 +291,10 @@ class Wrapper(Optimizer, metaclass=Making):
         if not stepped and step.buffers is not None:
             step.buffers.restore()
         self.t += stepped
+        for rule in self.rules.values() if stepped else ():
+            if rule.pending:
+                rule.commit(self.base.param_groups)
         return stepped
 
-    def _skip(self, step: Step, error: DivergedError) -> None:
-        if step.buffers is None:
-            raise InputError(
-                "Expected optimizer.zero_grad() at the start of a step that may be skipped, but it was not called: "
-                f"buffers cannot be put back. {error}"
-            ) from error
-        step.buffers.restore()
-        self.base.zero_grad()
-        self.facts = StepFacts(loss=math.nan if step.loss is None else step.loss.item(), passes=1, skipped=True)
-        if not self._warned:
-            self._warned = True
-            warnings.warn(f"A step was skipped, and later ones like it will be without a word: {error}", stacklevel=3)
 
-
-def _note_scaler(optimizer: Wrapper) -> bool:
-    """Answer a scaler that it unscales the gradients itself, and remember that it has asked."""
-    optimizer._ongoing.scaler_asked = True
-    return False
-
-
-setattr(Wrapper, ASKED_BY_SCALER, property(_note_scaler))
-
-
-def _call_hook(wrapper: Wrapper, hook: Callable[..., Any], _: Optimizer, args: Any, kwargs: Any) -> Any:
-    """Call a hook that was registered with the wrapper, from the base."""
-    result = hook(wrapper, args, kwargs)
-    return result if isinstance(result, tuple) else None  # torch fails on anything else
+setattr(Wrapper, ASKED_BY_SCALER, property(note_scaler))

@@ -91,7 +91,6 @@ class Projected(Wrapper):
     def _take_step(self, step: Step, closure: Closure | None, scaler: GradScaler | None) -> None:
         if closure is not None:
             step.loss = self._differentiate(step, closure, scaler)
-            step.facts["loss"] = finite(step.loss.item(), "loss")
         norm = step.facts["grad_norm"] = total_norm(gradients(self.parameters()))
         if scaler is None:
             finite(norm, "gradient norm")

@@ -17,7 +17,7 @@ from surefoot.optim.rules import (
     Nonfinite,
     Perturbation,
     inner,
-    sum_of_squares,
+    total_norm,
 )
 from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
@@ -34,7 +34,7 @@ class SurrogateGap(Descent):
 
     def combine(self, pair: GradientPair) -> None:
         """Subtract α·(g − c·g̃), with c·g̃ the projection of g on g̃."""
-        c = inner(pair.clean, pair.perturbed) / (sum_of_squares(pair.perturbed) + TINY)
+        c = inner(pair.clean, pair.perturbed) / (total_norm(pair.perturbed) ** 2 + TINY)
         for perturbed, clean in zip(pair.perturbed, pair.clean, strict=True):
             perturbed.mul_(1 + self.alpha * c).add_(clean, alpha=-self.alpha)
 

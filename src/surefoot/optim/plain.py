@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from surefoot.optim._closure import Closure
-from surefoot.optim._passes import finite, finite_loss, gradients, total_norm
+from surefoot.optim._passes import finite, gradients, total_norm
 from surefoot.optim._step import Step
 from surefoot.optim._wrapper import Wrapper
 from surefoot.optim.facts import StepFacts
@@ -30,7 +30,6 @@ class Plain(Wrapper):
     def _take_step(self, step: Step, closure: Closure | None, scaler: GradScaler | None) -> None:
         if closure is not None:
             step.loss = self._differentiate(step, closure, scaler)
-            step.facts["loss"] = finite_loss(step.loss, "loss", scaler)
         norm = step.facts["grad_norm"] = total_norm(gradients(self.parameters()))
         if scaler is None:  # which has a check of its own
             finite(norm, "gradient norm")

@@ -13,53 +13,23 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from surefoot.errors import InputError, UnknownNameError
-from surefoot.optim._passes import TINY, gradients, inner, sum_of_squares, total_norm
+from surefoot.optim._passes import TINY, CleanGradient, gradients, inner, total_norm
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import LossTerms
 
 __all__ = [
     "ASCENTS", "GAMMA", "RHO", "TINY", "Along", "Ascent", "Cadence", "CleanGradient", "Descent", "GradientPair",
     "Nonfinite", "OuterLoss", "Perturbation", "Rule", "ascent_rule", "check_group", "find_ascent", "inner",
-    "sum_of_squares", "total_norm",
+    "total_norm",
 ]  # fmt: skip
 
 Nonfinite = Literal["raise", "skip"]  # what to do when a loss or a gradient is not finite
 Perturbation = Literal["rank", "synchronised"]  # how the ranks of a distributed run climb
 RHO = 0.2  # default radius of the methods that climb a distance ρ along a gradient
 GAMMA = 1.0  # default strength of CSAM's damping
-
-
-@dataclass(frozen=True)
-class CleanGradient:
-    """The clean gradient of one step: everything that has one, in the order of the parameter groups.
-
-    Attributes:
-        params: The parameters, at the weights before the climb.
-        grads: Their gradients.
-        rhos: Each one's radius.
-        indices: Each one's place among all parameters of all groups.
-        norm: ‖g‖, the norm of all gradients together.
-        t: Steps made so far.
-        model: Names the parameters.
-    """
-
-    params: list[Tensor]
-    grads: list[Tensor]
-    rhos: list[float]
-    indices: list[int]
-    norm: float
-    t: int = 0
-    model: nn.Module | None = None
-
-    @property
-    def names(self) -> list[str]:
-        """Each one's name in the model; empty texts without a model."""
-        named = self.model.named_parameters() if self.model is not None else ()
-        names = {id(parameter): name for name, parameter in named}
-        return [names.get(id(parameter), "") for parameter in self.params]
 
 
 class Rule:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from surefoot.errors import InputError
 from surefoot.optim._closure import Closure
 from surefoot.optim._distributed import choose_perturbation, passes_for
-from surefoot.optim._passes import TINY, finite_loss, gradients, total_norm
+from surefoot.optim._passes import TINY, clean_gradient, gradients, holding_statistics, total_norm, with_weights
 from surefoot.optim._step import Step, evaluate_parts, explicit_pass, use_gradients
 from surefoot.optim._wrapper import Wrapper
 from surefoot.optim.facts import StepFacts
@@ -29,9 +29,8 @@ from surefoot.optim.rules import (
     ascent_rule,
     check_group,
     find_ascent,
-)
-from surefoot.schema import LossTerms
-from surefoot.seeding import rng_state
+)  # fmt: skip
+from surefoot.seeding import replaying, rng_state
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
@@ -70,10 +69,8 @@ class SharpnessAware(Wrapper):
     numbers are the same in both, and the weights come back bit for bit, also when the closure raises.
 
     Args:
-        base: Makes the step with the gradient taken at the perturbed weights. Weight decay and momentum are its
-            business: they act at the weights before the climb.
-        model: Holds the BatchNorm layers. Without it, the networks that hold the parameters are looked for at the
-            first step, which takes about a tenth of a second once.
+        base: Makes the step, on the gradient taken at the perturbed weights, with its weight decay and momentum.
+        model: Holds the BatchNorm layers. Without it, the first step looks for the networks that hold the parameters.
         rho: Radius of the climb, ≥ 0. A parameter group may set its own ``"rho"``.
         ascent: Where to climb: a rule, or the name of the optimizer it belongs to.
         outer: Which loss to minimise there.
@@ -82,18 +79,14 @@ class SharpnessAware(Wrapper):
         stable: Rescale the gradient found there to the norm of the clean one first, as SSAM does.
         m: Let parts of at most m examples climb each on their own; the closure must be :class:`~surefoot.optim.Parts`.
         nonfinite: ``"raise"`` or ``"skip"`` when a loss or a gradient is not finite.
-        perturbation: In a model that is replicated by DDP, ``"rank"`` lets each rank climb along its own gradient
-            (m-sharpness), ``"synchronised"`` lets all climb along their mean. None is ``"rank"``, as the authors of
-            SAM have it, where the method remembers no gradients.
-
-    Attributes:
-        detail: Set to True for facts that cost a read of all weights.
+        perturbation: Under DDP, ``"rank"`` lets each rank climb along its own gradient (m-sharpness), and
+            ``"synchronised"`` all along their mean. None is ``"rank"``, where the method remembers no gradients.
     """
 
     accumulates = False
     replays = True
     group_options: tuple[str, ...] = ("rho",)
-    detail = False
+    detail = False  # set it to True for facts that cost a read of all weights
 
     def __init__(
         self,
@@ -124,19 +117,14 @@ class SharpnessAware(Wrapper):
         with torch.no_grad():  # once for all that is not a pass: to switch costs as much as a small product
             if closure is None:
                 use_gradients(self, step)
-            elif self.m is None:
-                step.loss = self._two_passes(step, closure, scaler)
             else:
-                step.loss = evaluate_parts(self, step, closure, self.m, scaler)
-            if closure is not None:
-                nll = {"clean": step.clean_nll, "perturbed": step.perturbed_nll}
-                self.facts = StepFacts(**step.facts, **nll, climbed=step.climbed, damps=self.outer.damps)
+                evaluate = self._two_passes if self.m is None else partial(evaluate_parts, self, self.m)
+                step.loss = evaluate(step, closure, scaler)
+                step.facts |= {"clean": step.clean_nll, "perturbed": step.perturbed_nll, "climbed": step.climbed}
+                self.facts = StepFacts(**step.facts, damps=self.outer.damps)
             if step.error is not None and scaler is None:
                 raise step.error
-            if self._step_base(step, scaler):
-                for rule in self.rules.values():
-                    if rule.pending:
-                        rule.commit(self.base.param_groups)
+            self._step_base(step, scaler)
 
     def _two_passes(self, step: Step, closure: Closure, scaler: GradScaler | None) -> Tensor:
         """Run both passes, or one where no climb is wanted; leave the gradients to step on, return the clean loss."""
@@ -144,9 +132,7 @@ class SharpnessAware(Wrapper):
         step.before = rng_state()
         with self.clean():
             loss = self._differentiate(step, closure, scaler)
-        step.facts["loss"] = finite_loss(loss, "loss", scaler)
-        clean = self._clean_gradient(step, scale)
-        self._decide(step, clean.norm)
+        clean = clean_gradient(self, step, scale)
         if (step.error is not None or not clean.params) and self._passes.may_end(self, step, clean):
             return loss
         if not step.climbs:
@@ -155,41 +141,23 @@ class SharpnessAware(Wrapper):
                 grad.mul_(scale)
             return loss
         with self._perturbed(step, clean, scale):
-            second = self._differentiate(step, closure, scaler)
-        step.facts["perturbed_loss"] = finite_loss(second, "loss at the perturbed weights", scaler)
+            self._differentiate(step, closure, scaler)
         return loss
-
-    def _clean_gradient(self, step: Step, scale: float = 1.0) -> CleanGradient:
-        """Gather the gradients in place and their norm, free of a scaler's scale."""
-        params, rhos, indices, first = [], [], [], 0
-        for group in self.base.param_groups:
-            rho = self.radius(group)
-            for index, parameter in enumerate(group["params"], first):
-                if parameter.grad is not None:
-                    params.append(parameter)
-                    rhos.append(rho)
-                    indices.append(index)
-            first += len(group["params"])
-        grads = gradients(params)
-        for grad in grads if scale != 1 else ():
-            grad.mul_(1 / scale)
-        norm = step.facts["grad_norm"] = total_norm(grads)
-        return CleanGradient(params, grads, rhos, indices, norm, self.t, self.model)
-
-    def _decide(self, step: Step, norm: float) -> None:
-        """Decide, alike on all ranks, whether the step climbs, and note if its gradient is not finite."""
-        norm = self._passes.agree(norm) if self.cadence.by_norm else norm
-        if not math.isfinite(norm):
-            step.check_finite(norm, "gradient norm")
-        if step.climbs is None:
-            asks = self.cadence.by_norm and step.error is None
-            step.climbs = step.due and (not asks or self.cadence.wanted(self.t, norm))
 
     @contextmanager
     def _perturbed(self, step: Step, clean: CleanGradient, scale: float) -> Iterator[None]:
         """Climb, let a pass run at the perturbed weights, come back, and leave the gradients to step on."""
         step.climbed = bool(step.error is None and step.climbs and clean.params)
-        with self._passes.perturbed(self, step, clean, self._climb(step, clean) if step.climbed else []):
+        places = self._climb(step, clean) if step.climbed else []
+        networks, others = ([self.model], []) if self.model is not None else self._networks.find(self.parameters())
+        if self.descent.needs_clean:
+            self._passes.keep(clean)
+        with (
+            holding_statistics(networks, others),
+            replaying(step.before),
+            with_weights(clean.params[: len(places)], places, self.model),
+            nullcontext() if step.apart is None else step.apart.second(self, step),
+        ):
             for parameter in self.parameters():
                 parameter.grad = None
             if not self.descent.needs_clean:
@@ -224,7 +192,7 @@ class SharpnessAware(Wrapper):
         """Turn the perturbed gradients into those to step on, brought to the clean norm first if asked for."""
         grads = gradients(self.parameters())
         norm = step.facts["perturbed_grad_norm"] = total_norm(grads) / scale
-        if not math.isfinite(norm):
+        if not norm < torch.inf:
             step.check_finite(norm, "gradient norm at the perturbed weights")
         elif step.climbed:
             for grad in grads if self.stable else ():
@@ -239,12 +207,6 @@ class SharpnessAware(Wrapper):
         if step.apart is not None and self.m is None:
             self._passes.average(self, step, late=True)
 
-    def _weigh(self, terms: LossTerms, nll: Tensor | None) -> Tensor:
-        """Return the outer loss at the perturbed weights; a step that is not due to climb minimises it where it is."""
-        step = self._ongoing.step or self._begin()
-        (step.perturbed_nll if step.perturbed else step.clean_nll).append(None if nll is None else nll.detach())
-        return self.outer(terms, nll) if step.perturbed or not step.due else terms.per_example
-
     def _begin(self) -> Step:
         if self._passes.model is not self.model:
             self._passes = passes_for(self.model, must_replicate=self._must_replicate)
@@ -256,8 +218,6 @@ class SharpnessAware(Wrapper):
 
     def radius(self, group: dict[str, Any]) -> float:
         """Return the radius of a parameter group at this step."""
-        if not group["rho"] >= 0:  # somebody may have changed it
-            check_group(group)
         return float(group["rho"])
 
     def prepare_group(self, group: dict[str, Any]) -> None:
@@ -268,25 +228,23 @@ class SharpnessAware(Wrapper):
     def clean(self) -> AbstractContextManager[None]:
         """Surround the clean pass, forward and backward, of a loop without closure that runs on several ranks.
 
-        Where the ranks climb each on their own, nothing is averaged in here. Without it, DDP averages the clean
-        gradients as any others, and the ranks climb together.
+        Where the ranks climb each on their own, nothing is averaged in here. Without it, they climb together.
         """
-        return self._passes.clean(self, self._ongoing.step or self._begin())
+        step = self._ongoing.step or self._begin()
+        if self.perturbation == "rank" and step.due and self._passes.may_climb_apart:
+            step.apart = self._passes
+        return nullcontext() if step.apart is None else self._passes.unshared()
 
     @property
     def climbs(self) -> bool:
         """Whether this step needs a perturbed pass. Ask after the clean pass; saves passes in loops without closure."""
         step = self._ongoing.step or self._begin()
         if step.due and step.climbs is None:
-            self._decide(step, total_norm(gradients(self.parameters())))
+            clean_gradient(self, step)
             if step.error is not None and (step.apart is None or self.cadence.by_norm):
                 raise step.error  # else this rank must go on and tell the others
         return step.due and bool(step.climbs)
 
     def perturbed(self, scaler: GradScaler | None = None) -> AbstractContextManager[None]:
-        """Surround the second pass of a loop without closure: it runs at the perturbed weights.
-
-        Enter with the clean gradients in place, leave with those to step on. In a step that does not climb, the weights
-        stay where they are. ``scaler`` scaled the clean loss, and will scale the perturbed one.
-        """
+        """Surround the second pass of a loop without closure: clean gradients come in, those to step on go out."""
         return explicit_pass(self, scaler)

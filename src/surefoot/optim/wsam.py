@@ -50,7 +50,8 @@ class Decoupled(Descent):
 
     def to_share(self) -> dict[Tensor, Tensor]:
         """Return the sharpness term."""
-        return self.pending.get("sharpness", {})
+        sharpness: dict[Tensor, Tensor] = self.pending.get("sharpness", {})
+        return sharpness
 
 
 @OPTIMIZERS.register("wsam", passes=2, wraps=True, reference="Yue et al. 2023, arXiv:2305.15817")

@@ -7,7 +7,6 @@ from surefoot.studies import _data
 from surefoot.studies._shifted import Shift
 from surefoot.studies.compare import make_spec
 from surefoot.studies.contract import Arm, Size
-from surefoot.trackers import read_track
 
 # The radius at which each size runs SAM and CSAM unless a study sweeps it: the published one is for deep networks.
 RHO: dict[Size, float] = {"smoke": 0.2, "laptop": 0.2, "paper": 0.05}
@@ -89,4 +88,6 @@ def moving(
 
 def tracking(track: str) -> Tracking:
     """Read what to measure on the way; an empty text asks for nothing beyond what every run measures."""
+    from surefoot.trackers import read_track  # imports torch, which reading results does not need
+
     return Tracking(read_track(track)) if track else UNTRACKED

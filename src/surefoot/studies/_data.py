@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from surefoot.data._places import find
 from surefoot.registry import DATA
 from surefoot.studies.contract import Size
 
@@ -19,6 +18,8 @@ def hundred_classes(size: Size) -> str:
 
 def dynamics(size: Size, classes: int = 10) -> str:
     """Data for questions about curvature along training: 5,000 + 5,000 of CIFAR, of CIFAR-10 where it is found."""
+    from surefoot.data._places import find  # imports torch, which reading results does not need
+
     missing = classes == 10 and find(DATA["cifar10"].facts["marks"]) is None
     if size == "smoke" or missing:
         return "fashion"

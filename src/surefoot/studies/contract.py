@@ -20,6 +20,7 @@ from surefoot.studies._shifted import Shift
 Size = Literal["smoke", "laptop", "paper"]
 SIZES: tuple[Size, ...] = ("smoke", "laptop", "paper")
 Outcome = Literal["held", "did not hold", "not resolved"]
+OUTCOMES: tuple[Outcome, ...] = ("held", "did not hold", "not resolved")
 BySeed = dict[int, float]
 
 
@@ -97,6 +98,17 @@ class Drawing:
 
     figure: str
     arms: str = ""
+
+
+def order(name: str) -> tuple[str, int]:
+    """Return the place of a study in lists: letters first, then numbers as numbers.
+
+    Example:
+        >>> sorted(["b1", "a10", "a2", "mine"], key=order)
+        ['a2', 'a10', 'b1', 'mine']
+    """
+    letters = name.rstrip("0123456789")
+    return letters, int(name[len(letters) :] or 0)
 
 
 Published = Mapping[str, Mapping[str, float | None]]
@@ -179,7 +191,6 @@ class Study:
     """A published claim and how it is tested.
 
     Attributes:
-        claim: Its number in the list of claims, such as ``A1``.
         question: What is asked, in a sentence.
         published: The published values: row → column → value as printed.
         source: Where they stand.
@@ -191,7 +202,6 @@ class Study:
         drawings: The figures of the results.
     """
 
-    claim: str
     question: str
     published: Published
     source: str

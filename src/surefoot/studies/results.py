@@ -1,212 +1,263 @@
-"""Results on disk, and the page made of them.
+"""Results on disk: one compressed file per study, and the page made of all of them.
 
 ::
 
-    RESULTS.md                 one line per claim, made of everything below
+    RESULTS.md              every claim with its verdict, rule, table and command; made of the files below
     results/
-      <study>/result.json      table, numbers, verdict, rule, command, cost, environment
-      <study>/README.md        the same for people, with its figures
-      <study>/<figure>.png
-      runs/<run>.jsonl.gz      what each run recorded, once for all studies; no weights, no data
+      <study>.json.xz       {"format", "result", "runs"}
+      <study>-<figure>.png  where somebody drew one here; the page shows it
 
-Nothing in them names a machine or a person.
+``result`` is what was found: table, numbers, verdict, rule, command, cost, environment. ``runs`` holds what each run
+recorded, without weights and predictions, so that figures can be drawn again. Nothing in a file names a machine or a
+person, and what is written again without a change has the same bytes.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import gzip
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+import lzma
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import surefoot
 from surefoot.errors import InputError
+from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder, write_bytes
-from surefoot.statistics import Estimate
-from surefoot.studies._markdown import page_of, result_page
-from surefoot.studies.contract import Row, Table
+from surefoot.registry import FIGURES
+from surefoot.statistics import Estimate, Spread
+from surefoot.studies._plain import run_to_json, to_json
+from surefoot.studies.contract import Column, Drawing, Row, Table, Verdict, order
+from surefoot.studies.pages import MARK, page_of, read_numbers
 from surefoot.studies.runner import Result
 
-RUNS = "runs"
+FORMAT = "surefoot study 1"
+SUFFIX = ".json.xz"
+PAGE = "RESULTS.md"
+
+
+@dataclass(frozen=True)
+class SavedResult:
+    """What a study found, read back from its file.
+
+    Attributes:
+        values: Question, source, rule, size, seeds, command, cost, environment and all else as plain values.
+        runs: What each run recorded, by its name: ``spec``, ``data``, ``tracked``, ``measures`` and ``shift``.
+    """
+
+    values: Mapping[str, Any]
+    runs: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the claim held, and why."""
+        return Verdict(**self.values["verdict"])
+
+    @property
+    def numbers(self) -> dict[str, Estimate]:
+        """The numbers that the rule goes by."""
+        return read_numbers(self.values)
+
+    @property
+    def table(self) -> Table:
+        """Published beside measured."""
+        table = self.values["table"]
+        rows = [
+            Row(
+                row["label"],
+                row["published"],
+                {key: Spread(**found) for key, found in row["measured"].items() if found is not None},
+            )
+            for row in table["rows"]
+        ]
+        return Table(tuple(Column(**column) for column in table["columns"]), tuple(rows))
+
+    @property
+    def drawings(self) -> tuple[Drawing, ...]:
+        """The figures that show it."""
+        return tuple(Drawing(**drawing) for drawing in self.values["drawings"])
+
+    def draw(self, out: Path | str) -> list[Path]:
+        """Draw the study's figures.
+
+        Args:
+            out: Folder for the files, named such as ``a4-1-reliability.png``.
+
+        Returns:
+            The files; a figure whose quantities were not recorded is left out.
+
+        Raises:
+            InputError: If matplotlib is not installed.
+        """
+        from surefoot.report.paper import draw
+
+        written = []
+        with tempfile.TemporaryDirectory() as folder:
+            runs = {name: _unpack(run, Path(folder) / name) for name, run in self.runs.items()}
+            for number, drawing in enumerate(self.drawings, start=1):
+                arms = [names for arm, names in self.values["arms"].items() if arm.startswith(drawing.arms)]
+                shown = [runs[name] for names in arms for name in names]
+                figure = drawing.figure.partition(":")[0]
+                path = Path(out) / f"{file_name(self.values['study'])}-{number}-{figure}.png"
+                if shown and draw(drawing.figure, shown, path):
+                    written.append(path)
+        return written
+
+
+def _unpack(run: Mapping[str, Any], path: Path) -> RunFolder:
+    """Write what a run recorded as a run folder for a while, which figures are drawn from."""
+    path.mkdir(parents=True)
+    header = {"id": run["run"], "spec": run["spec"], "data": run["data"]}
+    done = {"seconds": 0.0, **run["done"]}  # the time it took is not kept, and in no figure
+    last = [{"step": done["steps"]}] if "steps" in done else []
+    lines = {"steps": [*run["tracked"], *last], "measures": run["measures"], "shift": run["shift"]}
+    for name, records in lines.items():
+        (path / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    for name, content in {"spec": header, "done": done}.items():
+        (path / f"{name}.json").write_text(json.dumps(content))
+    return RunFolder(path)
+
+
+def load_result(path: Path | str) -> SavedResult:
+    """Read a study's file.
+
+    Args:
+        path: Such as ``results/a4.json.xz``.
+
+    Returns:
+        What it holds.
+
+    Raises:
+        InputError: If it is not a file that ``surefoot study`` wrote.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"Expected the file of a study, but there is no {path}. Run `surefoot study` first.")
+    try:
+        found = json.loads(lzma.decompress(path.read_bytes()))
+        is_ours = found["format"] == FORMAT
+    except (lzma.LZMAError, ValueError, KeyError, TypeError):
+        is_ours = False
+    if not is_ours:
+        raise InputError(
+            f"Expected {path} to be a file that `surefoot study` wrote, but it is not. Choose another one."
+        )
+    return SavedResult(found["result"], found["runs"])
+
+
+def file_name(study: str) -> str:
+    """Return a study's name as it stands in file names; one of an import path has a colon."""
+    return study.replace(":", "-")
+
+
+def place_of(study: str, results: Path) -> Path:
+    """Return where a study's file is."""
+    return results / f"{file_name(study)}{SUFFIX}"
 
 
 def write_result(result: Result, results: Path, command: str) -> Path:
-    """Write a study's results, its figures and the records of its runs.
+    """Write a study's file.
 
     Args:
         result: What was found.
-        results: Takes one folder per study.
+        results: Folder for the files of all studies.
         command: What makes it again.
 
     Returns:
-        The study's folder.
+        The file. One that holds the same already is not touched.
     """
-    folder = results / result.plan.name
-    folder.mkdir(parents=True, exist_ok=True)
-    kept = {run.path.name: run for run in result.runs.all()}
-    for name, run in kept.items():
-        write_run(run, results / RUNS / f"{name}.jsonl.gz")
-    values = to_json(result, command, _draw(result, folder))
-    text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
-    write_bytes(folder / "result.json", text.encode())
-    write_bytes(folder / "README.md", result_page(values).encode())
-    return folder
+    drawn = [FIGURES.read(drawing.figure)[0] for drawing in result.plan.study.drawings]
+    needed = tuple(dict.fromkeys(key for figure in drawn for key in figure.facts.get("measures", ())))
+    for run in result.runs.all():  # the file holds no predictions to compute them from
+        measures_of(run, needed)
+    runs = {run.path.name: run_to_json(run) for run in result.runs.all()}
+    path = place_of(result.plan.name, results)
+    write_file(path, to_json(result, command), runs)
+    return path
 
 
-def to_json(result: Result, command: str, figures: list[str]) -> dict[str, Any]:
-    """Write a result as plain JSON values."""
-    study, runs = result.plan.study, result.runs
-    every = runs.all()
-    costs = [run.done() or {} for run in every]
-    return {
-        "study": result.plan.name,
-        "claim": study.claim,
-        "question": study.question,
-        "source": study.source,
-        "rule": study.rule,
-        "size": result.plan.size,
-        "seeds": sorted({seed for _, seed in result.plan.places}),
-        "verdict": dataclasses.asdict(result.verdict),
-        "numbers": _numbers(result.analysis.numbers),
-        "table": _table(result.analysis.table),
-        "command": command,
-        "cost": {
-            "runs": len(costs),
-            "passes": sum(cost.get("passes", 0) for cost in costs),
-            "seconds": round(sum(cost.get("seconds", 0) + cost.get("tracking_seconds", 0) for cost in costs), 1),
-        },
-        "setting": _setting(every) if every else {},
-        "environment": every[0].environment if every else {"surefoot": surefoot.__version__},
-        "arms": {arm: [run.path.name for run in found.values()] for arm, found in runs.found.items()},
-        "failed": {arm: {str(seed): str(e) for seed, e in errors.items()} for arm, errors in runs.failed.items()},
-        "figures": figures,
-    }
-
-
-def _numbers(numbers: Mapping[str, Estimate]) -> dict[str, Any]:
-    """Write numbers; JSON has null where one is not known."""
-    every = {name: dataclasses.asdict(number) for name, number in numbers.items()}
-    return {name: {**each, "value": each["value"] if numbers[name].is_known else None} for name, each in every.items()}
-
-
-def _table(table: Table) -> dict[str, Any]:
-    return {
-        "columns": [dataclasses.asdict(column) for column in table.columns],
-        "rows": [_row(row) for row in table.rows],
-    }
-
-
-def _row(row: Row) -> dict[str, Any]:
-    known = {key: dataclasses.asdict(spread) if spread.n else None for key, spread in row.measured.items()}
-    return {"label": row.label, "published": dict(row.published), "measured": known}
-
-
-def _setting(runs: Sequence[RunFolder]) -> dict[str, Any]:
-    """Say on what a study ran: data, network and schedule of its first run, and every length that there was."""
-    spec = runs[0].spec
-    return {
-        "data": _anonymous(str(spec.data)),
-        "model": str(spec.model),
-        "examples": runs[0].data["examples"],
-        "lengths": [list(length) for length in dict.fromkeys((r.spec.epochs, r.spec.batch_size) for r in runs)],
-        "schedule": spec.schedule,
-    }
-
-
-def _anonymous(value: Any) -> Any:
-    """Keep file names and leave out where they lay."""
-    if isinstance(value, Mapping):
-        return {key: _anonymous(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_anonymous(each) for each in value]
-    if isinstance(value, str) and "/" in value and PurePath(value.partition("=")[2] or value).is_absolute():
-        return value.partition("=")[0] + "=" + PurePath(value).name if "=" in value else PurePath(value).name
-    return value
-
-
-def _draw(result: Result, folder: Path) -> list[str]:
-    """Draw the study's figures; without matplotlib there are none."""
-    from surefoot.report.paper import draw, is_possible
-
-    if not is_possible():
-        return []
-    written = []
-    for number, drawing in enumerate(result.plan.study.drawings, start=1):
-        arms = [arm for arm in result.runs.found if arm.startswith(drawing.arms)]
-        runs = [run for arm in arms for run in result.runs[arm].values()]
-        path = folder / f"{number}-{drawing.figure.partition(':')[0]}.png"
-        if runs and draw(drawing.figure, runs, path):
-            written.append(path.name)
-    return written
-
-
-def write_run(run: RunFolder, path: Path) -> None:
-    """Keep what a run recorded: a header, what trackers saw, and all measures; the same bytes every time.
-
-    Args:
-        run: A finished run.
-        path: Ends in ``.jsonl.gz``.
-    """
-    header = {
-        "run": run.run_id,
-        "spec": _anonymous(run.spec.to_json()),
-        "data": {key: value for key, value in run.data.items() if key != "classes"},
-        "done": {key: value for key, value in (run.done() or {}).items() if "seconds" not in key},
-    }
-    lines = [header, *map(_brief, run.tracked()), *map(_brief, run.measures()), *map(_brief, run.shift())]
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+def write_file(path: Path, result: Mapping[str, Any], runs: Mapping[str, Any]) -> None:
+    """Write a result and its runs, compressed; whatever version of the compressor wrote the same before is kept."""
+    content = {"format": FORMAT, "result": result, "runs": dict(sorted(runs.items()))}
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    if path.exists() and lzma.decompress(path.read_bytes()) == text:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, gzip.compress(text.encode(), 9, mtime=0))
+    write_bytes(path, lzma.compress(text, preset=9))
 
 
-def _brief(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what the header says already, and digits beyond the eighth."""
-    dropped = ("run", "seed", "label", "range", "lower_is_better", "unit", "digits", "meaning")
-    return {key: _rounded(value) for key, value in record.items() if key not in dropped}
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _rounded(each) for key, each in value.items()}
-    return float(f"{value:.8g}") if isinstance(value, float) else value
-
-
-def read_results(results: Path) -> list[dict[str, Any]]:
+def read_results(results: Path) -> list[SavedResult]:
     """Read all results in the order of their claims.
 
     Args:
-        results: Holds one folder per study.
+        results: Folder with the files of studies.
 
     Returns:
-        One dictionary each.
+        One each.
 
     Raises:
         InputError: If there are none.
     """
-    found = [json.loads(path.read_text()) for path in sorted(results.glob("*/result.json"))]
+    found = [load_result(path) for path in results.glob(f"*{SUFFIX}")]
     if not found:
         raise InputError(f"Expected results, but {results} holds none. Run `surefoot study all` first.")
-    return sorted(found, key=lambda values: (values["claim"][0], int(values["claim"][1:])))
+    return sorted(found, key=lambda saved: order(saved.values["study"]))
+
+
+def check_results(results: Path, studies: list[str]) -> None:
+    """Refuse to replace what surefoot did not write; asked before any run is made.
+
+    Args:
+        results: Folder for the files of studies; the page goes beside it.
+        studies: Names of those that are about to be written.
+
+    Raises:
+        InputError: If there is such a file.
+    """
+    page = _page(results)
+    if page.exists() and not page.read_bytes().startswith(MARK.encode()):
+        raise InputError(
+            f"Expected {page} to be free or a page that `surefoot study` wrote, but it is another file. "
+            "Choose another --results, or move it away."
+        )
+    for path in (place_of(name, results) for name in studies):
+        if path.exists():
+            load_result(path)
 
 
 def write_page(results: Path) -> Path:
-    """Make ``RESULTS.md`` beside the folder of results, out of nothing else.
+    """Write ``RESULTS.md`` beside the folder of results, out of nothing else.
 
     Args:
-        results: Holds one folder per study.
+        results: Folder with the files of studies.
 
     Returns:
         The page.
+
+    Raises:
+        InputError: If there are no results, or a file in its place that surefoot did not write.
     """
-    page = results.resolve().parent / "RESULTS.md"
-    write_bytes(page, page_of(read_results(results), results.name).encode())
+    check_results(results, [])
+    page = _page(results)
+    write_bytes(page, page_text(results).encode())
     return page
 
 
-def rewrite_pages(results: Path) -> Path:
-    """Make every study's page and the page of all again from the JSON."""
-    for values in read_results(results):
-        write_bytes(results / values["study"] / "README.md", result_page(values).encode())
-    return write_page(results)
+def page_text(results: Path) -> str:
+    """Return the page of all results in a folder, with the figures that lie beside their files.
+
+    Args:
+        results: Folder with the files of studies.
+
+    Returns:
+        Markdown.
+    """
+    found = [saved.values for saved in read_results(results)]
+    names = [values["study"] for values in found]
+    figures = {name: sorted(path.name for path in results.glob(f"{file_name(name)}-*.png")) for name in names}
+    return page_of(found, results.name, figures)
+
+
+def _page(results: Path) -> Path:
+    return results.resolve().parent / PAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from surefoot.errors import InputError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
 from surefoot.studies._shifted import Shift
-from surefoot.studies.contract import Analysis, Arm, Runs, Size, Study, Verdict
+from surefoot.studies.contract import Analysis, Arm, Runs, Size, Study, Verdict, order
 from surefoot.studies.engine import EngineName, Job, Listener, run_all
 
 
@@ -22,6 +23,11 @@ class Plan:
     study: Study
     size: Size
     places: Mapping[tuple[str, int], Path]
+
+    @property
+    def claim(self) -> str:
+        """What the study is called in tables: ``A4``, and one of your own by its name."""
+        return self.name.upper() if re.fullmatch(r"[a-z]\d+", self.name) else self.name
 
 
 @dataclass(frozen=True)
@@ -43,12 +49,13 @@ def find_studies(names: Sequence[str]) -> dict[str, Study]:
     Returns:
         Name → study, in the order given; all of them in the order of their claims.
     """
-    wanted = sorted((part.name for part in STUDIES), key=_order) if "all" in names else list(names)
-    return {name.lower(): STUDIES[name.lower()].build() for name in wanted}
+    wanted = [part.name for part in STUDIES] if "all" in names else [read_name(name) for name in names]
+    return {name: STUDIES[name].build() for name in (sorted(wanted, key=order) if "all" in names else wanted)}
 
 
-def _order(name: str) -> tuple[str, int]:
-    return name[0], int(name[1:]) if name[1:].isdigit() else 0
+def read_name(text: str) -> str:
+    """Return a study's name as it is registered, whatever its case; an import path is taken as it is."""
+    return text if ":" in text else text.lower()
 
 
 def plan_studies(

@@ -13,7 +13,7 @@ from surefoot.report.paper._canvas import COLORS, Drawn, canvas, curve, grouped,
 REPAIRS: tuple[str | None, ...] = (None, "temperature", "isotonic")
 
 
-@FIGURES.register("ece_bars")
+@FIGURES.register("ece_bars", measures=("ece", "ece@temperature", "ece@isotonic"))
 def ece_bars(runs: list[RunFolder]) -> Drawn:
     """ECE of each method, raw and behind temperature scaling and isotonic regression (CSAM paper, fig. 3a-b)."""
     groups = grouped(runs)

@@ -19,7 +19,7 @@ METRICS = (
 )
 
 
-@FIGURES.register("sweep")
+@FIGURES.register("sweep", measures=tuple(key for key, *_ in METRICS))
 def sweep(runs: list[RunFolder], *, over: str = "rho", by: str | None = None) -> Drawn:
     """Accuracy, ECE and entropy over an option such as rho or gamma, one line per value of another (fig. S5–S6)."""
     lines = _lines(runs, over, by, [key for key, *_ in METRICS])

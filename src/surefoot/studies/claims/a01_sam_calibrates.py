@@ -57,7 +57,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a1() -> Study:
     """SAM is better calibrated than SGD, before any post-hoc step."""
     return Study(
-        claim="A1",
         question="Is a network trained with SAM better calibrated than one trained with SGD, with nothing done after?",
         published=PUBLISHED,
         source="CSAM paper, results on CIFAR and Tiny-ImageNet",

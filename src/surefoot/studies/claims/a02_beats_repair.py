@@ -34,7 +34,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a2() -> Study:
     """SAM uncalibrated is better than SGD after temperature scaling or isotonic regression."""
     return Study(
-        claim="A2",
         question="Is SAM with nothing done after better calibrated than SGD behind temperature or isotonic scaling?",
         published={},
         source="CSAM paper, fig. 3a-b (bars without numbers: SAM's raw bar is generally the lowest)",

@@ -78,7 +78,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a3() -> Study:
     """SAM's advantage holds during the whole training, in ECE more than in TCE."""
     return Study(
-        claim="A3",
         question="Is SAM ahead of SGD throughout training, and further ahead in ECE than after temperature scaling?",
         published={},
         source="CSAM paper, fig. 3c-d (curves)",

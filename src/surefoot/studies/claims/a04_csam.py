@@ -53,7 +53,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a4() -> Study:
     """CSAM is better calibrated than SAM, accuracy not hurt."""
     return Study(
-        claim="A4",
         question="Is CSAM better calibrated than SAM at the same radius, without losing accuracy?",
         published=PUBLISHED,
         source="CSAM paper, CIFAR results",

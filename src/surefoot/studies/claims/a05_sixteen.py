@@ -67,7 +67,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a5() -> Study:
     """CSAM has the lowest ECE of sixteen methods."""
     return Study(
-        claim="A5",
         question="Has CSAM the lowest ECE of sixteen methods: losses, ensembles, Bayesian networks, SAM and bSAM?",
         published=PUBLISHED,
         source="CSAM paper, table 3 (CIFAR-10, WRN-28-10, ρ 0.2 for SAM and CSAM)",

@@ -51,7 +51,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a6() -> Study:
     """CSAM has a lower ECE than losses made for calibration."""
     return Study(
-        claim="A6",
         question="Is CSAM better calibrated than six losses made for calibration?",
         published=PUBLISHED,
         source="CSAM paper, table S13 (CIFAR-100, ResNet-56)",

@@ -45,7 +45,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a7() -> Study:
     """Other SAM variants calibrate too: ASAM, VASSO, CSAM, Stable SAM."""
     return Study(
-        claim="A7",
         question="Are ASAM, VASSO and Stable SAM better calibrated than SGD as well?",
         published=PUBLISHED,
         source="CSAM paper, table S11 (CIFAR-10, ResNet-56)",

@@ -47,7 +47,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a8() -> Study:
     """SAM and CSAM lower the ECE of focal loss and ACLS further."""
     return Study(
-        claim="A8",
         question="Do SAM and then CSAM lower the ECE of focal loss and of ACLS further?",
         published=PUBLISHED,
         source="CSAM paper (CIFAR-100, ResNet-56)",

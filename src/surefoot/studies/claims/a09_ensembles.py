@@ -73,7 +73,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a9() -> Study:
     """Ensembles and MC-dropout lower ECE further, SAM stays ahead; ensembles of SAM detect strange inputs best."""
     return Study(
-        claim="A9",
         question="Do ensembles and MC-dropout lower ECE further with SAM still ahead, and do ensembles with SAM detect "
         "strange inputs better, while MC-dropout detects them worse?",
         published=PUBLISHED,

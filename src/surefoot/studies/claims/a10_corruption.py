@@ -95,7 +95,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a10() -> Study:
     """Under corruption, SAM and CSAM are more accurate and better calibrated."""
     return Study(
-        claim="A10",
         question="Are SAM and CSAM more accurate and better calibrated than their base optimizer under corruption?",
         published=PUBLISHED,
         source="CSAM paper, table 2 (ImageNet and ImageNet-C, means of five severities)",

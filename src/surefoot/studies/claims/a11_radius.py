@@ -44,7 +44,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a11() -> Study:
     """The entropy of p_y rises with ρ; ECE is U-shaped in ρ."""
     return Study(
-        claim="A11",
         question="Does a larger radius raise the entropy of p_y, and does ECE first fall and then rise with it?",
         published={},
         source="CSAM paper, fig. S5 (curves, ρ from 0.02 to 0.2)",

@@ -73,7 +73,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a12() -> Study:
     """γ = 0 is SAM exactly; ECE falls with γ at small ρ and turns at larger ρ."""
     return Study(
-        claim="A12",
         question="Is γ = 0 SAM to the last bit, does ECE fall with γ at a small radius, and turn at a large one?",
         published={},
         source="CSAM paper, table S4 and fig. S6 (ResNet-56: at ρ 0.05 ECE falls over γ from 1.77 to 0.66 %, at ρ 0.1 "

@@ -92,7 +92,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a13() -> Study:
     """The theory's inequalities hold, κ_min falls along SAM's climb, and λ grows late in training."""
     return Study(
-        claim="A13",
         question="Do the inequalities behind SAM's calibration hold at every probe, and does λ grow?",
         published={},
         source="CSAM paper, fig. 2 and S4, lemmas 1–2 (with the norm not squared), theorems 1–3",

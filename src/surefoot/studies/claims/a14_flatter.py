@@ -65,7 +65,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a14() -> Study:
     """CSAM and SAM reach flatter minima than SGD, CSAM the flattest."""
     return Study(
-        claim="A14",
         question="Is the largest Hessian eigenvalue at the end smaller with SAM than with SGD, and with CSAM than SAM?",
         published=PUBLISHED,
         source="CSAM paper, table S16 (CIFAR-100, ResNet-56)",

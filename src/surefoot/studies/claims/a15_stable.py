@@ -62,7 +62,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def a15() -> Study:
     """Stable SAM keeps working at learning rates where SAM degrades."""
     return Study(
-        claim="A15",
         question="Does rescaling SAM's gradient to the clean one's norm keep it working at large learning rates?",
         published={},
         source="abstract of the Stable SAM paper (no numbers)",

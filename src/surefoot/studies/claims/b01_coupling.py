@@ -29,7 +29,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b1() -> Study:
     """Train ECE and Gauss–Newton sharpness move together."""
     return Study(
-        claim="B1",
         question="Do train ECE and Gauss–Newton sharpness move together along training, whatever the optimizer?",
         published=PUBLISHED,
         source="Too Sharp, Too Sure, table 1 (mean over four learning rates; CIFAR-10, 5k/5k, MLP 200-200 tanh)",

@@ -87,7 +87,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b2() -> Study:
     """ECE and sharpness rise into the edge of stability, peak together and fall together."""
     return Study(
-        claim="B2",
         question="Do train ECE and sharpness rise to the edge of stability, peak together and fall together?",
         published={},
         source="Too Sharp, Too Sure, fig. 1 and A1–A14 (curves)",

@@ -77,7 +77,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b3() -> Study:
     """SAM stays flatter but peaks like SGD and is slower; Muon and BulkSGD peak lower, Muon decays faster."""
     return Study(
-        claim="B3",
         question="Does avoiding steep directions lower the peak of train ECE where seeking flatness (SAM) does not?",
         published={},
         source="Too Sharp, Too Sure, fig. 2 and A15 (curves)",

@@ -87,7 +87,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b4() -> Study:
     """BulkSGD oscillates and its sharpness runs into the thousands."""
     return Study(
-        claim="B4",
         question="Does projecting out the top directions make training oscillate and sharpness run into the thousands?",
         published={"bulk_sgd (text)": {"sharpest": THOUSANDS}},
         source="Too Sharp, Too Sure, fig. 2 and app. C (100,000 steps)",

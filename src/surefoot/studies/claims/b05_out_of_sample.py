@@ -54,7 +54,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b5() -> Study:
     """Muon has a train ECE near 0 and a high test ECE."""
     return Study(
-        claim="B5",
         question="Does Muon end with a train ECE near 0, large train margins and a high test ECE?",
         published={},
         source="Too Sharp, Too Sure, section 3.3 (no numbers)",

@@ -74,7 +74,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b6() -> Study:
     """ECE and sharpness stay below their bounds by margins at every tracked step."""
     return Study(
-        claim="B6",
         question="Do theorems 4.1 and 4.2 hold at every tracked step of every run?",
         published={},
         source="Too Sharp, Too Sure, section 4 and app. B",

@@ -62,7 +62,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b7() -> Study:
     """Test ECE under bounded label-preserving shifts stays below the certificate of the training set."""
     return Study(
-        claim="B7",
         question="Does (K−1)·Q⁰_ε of training examples bound their ECE under label-preserving shifts up to ε?",
         published={},
         source="Too Sharp, Too Sure, proposition B.7 and corollary B.8",

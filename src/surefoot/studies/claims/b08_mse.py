@@ -82,7 +82,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b8() -> Study:
     """Squared error ends under-confident; ECE and curvature do not collapse."""
     return Study(
-        claim="B8",
         question="Does squared error end at confidence e/(e + K − 1), with ECE and curvature that do not collapse?",
         published=PUBLISHED,
         source="Too Sharp, Too Sure, app. D",

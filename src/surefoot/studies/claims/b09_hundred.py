@@ -26,7 +26,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b9() -> Study:
     """Train ECE and sharpness move together on 100 classes too."""
     return Study(
-        claim="B9",
         question="Do train ECE and Gauss–Newton sharpness move together on CIFAR-100 as well?",
         published={},
         source="Too Sharp, Too Sure, fig. A8–A14 (curves; CIFAR-100, 5k/5k, MLP 200-200 tanh)",

@@ -59,7 +59,6 @@ def judge(numbers: Mapping[str, Estimate]) -> Verdict:
 def b10() -> Study:
     """CalMO lowers test ECE for every optimizer without hurting accuracy."""
     return Study(
-        claim="B10",
         question="Does CalMO lower test ECE under SGD, AdamW, Muon and SAM without hurting accuracy?",
         published=PUBLISHED,
         source="first version of Too Sharp, Too Sure (CIFAR-10, ResNet-20)",

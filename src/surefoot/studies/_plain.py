@@ -1,0 +1,110 @@
+"""Results and runs as plain JSON values, without what names a machine and without digits that nobody needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import surefoot
+from surefoot.records import RunFolder
+from surefoot.statistics import Estimate
+from surefoot.studies.contract import Row, Table
+from surefoot.studies.runner import Result
+
+
+def to_json(result: Result, command: str) -> dict[str, Any]:
+    """Write what a study found."""
+    study, runs = result.plan.study, result.runs
+    every = runs.all()
+    costs = [run.done() or {} for run in every]
+    return {
+        "study": result.plan.name,
+        "claim": result.plan.claim,
+        "question": study.question,
+        "source": study.source,
+        "rule": study.rule,
+        "size": result.plan.size,
+        "seeds": sorted({seed for _, seed in result.plan.places}),
+        "verdict": dataclasses.asdict(result.verdict),
+        "numbers": {name: _number(number) for name, number in result.analysis.numbers.items()},
+        "table": _table(result.analysis.table),
+        "command": command,
+        "cost": {
+            "runs": len(costs),
+            "passes": sum(cost.get("passes", 0) for cost in costs),
+            "seconds": round(sum(cost.get("seconds", 0) + cost.get("tracking_seconds", 0) for cost in costs), 1),
+        },
+        "setting": _setting(every) if every else {},
+        "environment": every[0].environment if every else {"surefoot": surefoot.__version__},
+        "arms": {arm: [run.path.name for run in found.values()] for arm, found in runs.found.items()},
+        "failed": {arm: {str(seed): str(e) for seed, e in errors.items()} for arm, errors in runs.failed.items()},
+        "drawings": [dataclasses.asdict(drawing) for drawing in study.drawings],
+    }
+
+
+def _number(number: Estimate) -> dict[str, Any]:
+    return {**dataclasses.asdict(number), "value": number.value if number.is_known else None}
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "columns": [dataclasses.asdict(column) for column in table.columns],
+        "rows": [_row(row) for row in table.rows],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    known = {key: dataclasses.asdict(spread) if spread.n else None for key, spread in row.measured.items()}
+    return {"label": row.label, "published": dict(row.published), "measured": known}
+
+
+def _setting(runs: Sequence[RunFolder]) -> dict[str, Any]:
+    """Say on what a study ran: data, network and schedule of its first run, and every length that there was."""
+    spec = runs[0].spec
+    return {
+        "data": _anonymous(str(spec.data)),
+        "model": str(spec.model),
+        "examples": runs[0].data["examples"],
+        "lengths": [list(length) for length in dict.fromkeys((r.spec.epochs, r.spec.batch_size) for r in runs)],
+        "schedule": spec.schedule,
+    }
+
+
+def _anonymous(value: Any) -> Any:
+    """Keep file names and leave out where they lay."""
+    if isinstance(value, Mapping):
+        return {key: _anonymous(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_anonymous(each) for each in value]
+    if isinstance(value, str) and "/" in value and PurePath(value.partition("=")[2] or value).is_absolute():
+        return value.partition("=")[0] + "=" + PurePath(value).name if "=" in value else PurePath(value).name
+    return value
+
+
+def run_to_json(run: RunFolder) -> dict[str, Any]:
+    """Write what a finished run recorded: what trackers saw, all measures and those on shifted pictures."""
+    done = {key: value for key, value in (run.done() or {}).items() if "seconds" not in key}
+    steps = run.steps()
+    return {
+        "run": run.run_id,
+        "spec": _anonymous(run.spec.to_json()),
+        "data": {key: value for key, value in run.data.items() if key != "classes"},
+        "done": {**done, "steps": steps[-1]["step"]} if steps else done,
+        "tracked": [_brief(record) for record in run.tracked()],
+        "measures": [_brief(record) for record in run.measures()],
+        "shift": [_brief(record) for record in run.shift()],
+    }
+
+
+def _brief(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is said above already, and digits beyond the eighth."""
+    dropped = ("run", "seed", "label", "range", "lower_is_better", "unit", "digits", "meaning")
+    return {key: _rounded(value) for key, value in record.items() if key not in dropped}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _rounded(each) for key, each in value.items()}
+    return float(f"{value:.8g}") if isinstance(value, float) else value

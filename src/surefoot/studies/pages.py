@@ -1,0 +1,170 @@
+"""Results as Markdown: a section per study, below one line per claim."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from surefoot.report.numbers import show_count, show_seconds
+from surefoot.statistics import NOTHING, Estimate
+from surefoot.studies.contract import OUTCOMES, sentence
+from surefoot.studies.verdicts import show
+
+MARK = "<!-- Written by `surefoot study results`; what is changed here is lost. -->\n"
+Values = Mapping[str, Any]
+
+
+def page_of(results: Sequence[Values], folder: str, figures: Mapping[str, Sequence[str]]) -> str:
+    """Write the page of all claims: a table with one line each, then what each line rests on.
+
+    Args:
+        results: What each study found.
+        folder: Where their files are, seen from the page.
+        figures: Files of figures that are there too, by study; the page shows them.
+
+    Returns:
+        Markdown.
+    """
+    outcomes = [values["verdict"]["outcome"] for values in results]
+    counted = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in OUTCOMES)
+    lines = ["| claim | question | verdict | seen | size, seeds | cost |", "|---|---|---|---|---|---|"]
+    for values in results:
+        link = f"[{values['claim']}](#{_anchor(_title(values))})"
+        reason = _plain(_brief(values["verdict"]["reason"]))
+        size = f"{values['size']}, {len(values['seeds'])}"
+        cost = f"{values['cost']['runs']} runs, {show_seconds(values['cost']['seconds'])}"
+        cells = (link, _plain(values["question"]), values["verdict"]["outcome"], reason, size, cost)
+        lines.append(f"| {' | '.join(cells)} |")
+    parts = [
+        f"{MARK}\n# Results",
+        f"Every claim that was rerun, and what came of it: {counted}. Below the table stand the rule of each, written "
+        "before the runs, its numbers and the command. `surefoot study show A4 --out figures` draws the figures of one "
+        f"from its file in [{folder}]({folder}), which holds the records of its runs too.",
+        "\n".join(lines),
+        *(_section(values, [f"{folder}/{name}" for name in figures.get(values["study"], ())]) for values in results),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(values: Values, figures: Sequence[str]) -> str:
+    """Write one study: verdict, rule, table, numbers, figures, and how to make it again."""
+    cost = values["cost"]
+    parts = [
+        f"## {_title(values)}",
+        values["question"],
+        f"*{_capital(values['verdict']['outcome'])}.* {sentence(values['verdict']['reason'])}",
+        f"*Rule, written before the runs:* {values['rule']}",
+        f"*Published:* {values['source']}. *Measured:* {measured_on(values)}, mean ± sd.",
+        _table(values["table"]),
+        "Numbers that the rule goes by:",
+        _list(f"{name}: {number}" for name, number in numbers_of(values)),
+        _list(failures_of(values)),
+        *(f"![{PurePath(figure).stem}]({figure})" for figure in figures),
+        f"```bash\n{values['command']}\n```",
+        f"{cost['runs']} runs, {show_count(cost['passes'])} gradient passes, {show_seconds(cost['seconds'])} of one "
+        f"core, runs shared with other studies included. {_environment(values['environment'])}",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def table_of(table: Values) -> tuple[list[str], list[list[str]]]:
+    """Write a table as text: its heads, then its rows; a quantity that was published has two columns."""
+    columns = table["columns"]
+    printed = [c for c in columns if any(row["published"].get(c["key"]) is not None for row in table["rows"])]
+    heads = [""]
+    for column in columns:
+        heads += [f"{column['label']}, published"] if column in printed else []
+        heads.append(f"{column['label']}, measured")
+    rows = []
+    for row in table["rows"]:
+        cells = [row["label"]]
+        for column in columns:
+            cells += [_number(row["published"].get(column["key"]))] if column in printed else []
+            cells.append(_spread(row["measured"].get(column["key"]), column))
+        rows.append(cells)
+    return heads, rows
+
+
+def numbers_of(values: Values) -> list[tuple[str, str]]:
+    """Write the numbers that the rule goes by, with their intervals."""
+    return [(name, show(number)) for name, number in read_numbers(values).items()]
+
+
+def read_numbers(values: Values) -> dict[str, Estimate]:
+    """Read the numbers that the rule goes by; one that is not known is null in JSON."""
+    found = values["numbers"].items()
+    return {name: Estimate(**number) if number["value"] is not None else NOTHING for name, number in found}
+
+
+def failures_of(values: Values) -> list[str]:
+    """Write which runs failed, and why."""
+    return [f"{arm}, seed {seed}: {text}" for arm, found in values["failed"].items() for seed, text in found.items()]
+
+
+def measured_on(values: Values) -> str:
+    """Say on what a study ran, and how often."""
+    setting, seeds = values["setting"], values["seeds"]
+    if not setting:
+        return "no run finished"
+    n = setting["examples"]
+    lengths = " or ".join(f"{epochs} epochs in batches of {batch_size}" for epochs, batch_size in setting["lengths"])
+    data = f"{setting['data']} ({n['train']} train, {n['test']} test)"
+    return f"{data}, {setting['model']}, {lengths}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+
+
+def _title(values: Values) -> str:
+    return f"{values['claim']}: {values['verdict']['outcome']}"
+
+
+def _anchor(title: str) -> str:
+    """Return the name under which a heading can be linked to: lower case, spaces as hyphens, no other signs."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _table(table: Values) -> str:
+    heads, rows = table_of(table)
+    lines = [f"| {' | '.join(map(_plain, cells))} |" for cells in (heads, *rows)]
+    return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}".replace("-", "−")
+
+
+def _spread(spread: Values | None, column: Values) -> str:
+    if spread is None:
+        return ""
+    scale, digits = 100 if column["percent"] else 1, column["digits"]
+    text = f"{scale * spread['mean']:.{digits}f}"
+    text = text if spread["sd"] is None else f"{text} ± {scale * spread['sd']:.{digits}f}"
+    return text.replace("-", "−")
+
+
+def _list(items: Iterable[str]) -> str:
+    return "\n".join(f"* {_plain(item)}" for item in items)
+
+
+def _brief(reason: str) -> str:
+    """Return the parts of a reason that decide, at most two; the study's own section has the others."""
+    deciding, *others = re.split(r"\. (?=(?:Not resolved|Held): )|; of the other parts ", reason)
+    parts = deciding.split("; ")
+    return "; ".join(parts[:2]) + ("; …" if others or len(parts) > 2 else "")
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _environment(environment: Values) -> str:
+    packages = environment.get("packages", {})
+    versions = [f"surefoot {environment['surefoot']}", *(f"{name} {version}" for name, version in packages.items())]
+    where = (
+        f"{environment.get('system', '')}, {environment.get('threads', '?')} thread, {environment.get('device', '')}"
+    )
+    return f"{', '.join(versions)}; {where}."
