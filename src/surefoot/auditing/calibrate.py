@@ -190,5 +190,5 @@ def calibrate(
 
 
 def _finite_mean(reading: Reading) -> float:
-    mean = reading.moments["nll"].mean
+    mean = reading.values["nll"].mean
     return mean if math.isfinite(mean) else -1.0
