@@ -166,7 +166,7 @@ def test_records_say_run_seed_and_cost(small_npz: Path, tmp_path: Path) -> None:
     assert done["passes"] == 36
     assert done["seconds"] > 0
     scored = {(record["split"], record["calibrator"], record["metric"]) for record in measures}
-    assert {("test", None, "ece"), ("test", "temperature", "ece"), ("train", None, "nll")} <= scored
+    assert {("test", None, "ece"), ("test", "temperature", "ece"), ("calibration", None, "nll")} <= scored
     assert ("calibration", "temperature", "ece") not in scored
 
 
