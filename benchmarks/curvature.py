@@ -1,18 +1,20 @@
-"""What a top eigenvalue costs, in gradients, beside the ways of other tools.
+"""What a top eigenvalue costs, in gradients, beside the ways of other tools, and what working layer by layer gains.
 
-    python benchmarks/curvature.py                             all parts (some minutes on one core)
-    python benchmarks/curvature.py --parts cold probe          some of them
-    python benchmarks/curvature.py --parts track --points 8    a longer trajectory, about half a minute per point
+    python benchmarks/curvature.py                            all parts (some minutes on one core)
+    python benchmarks/curvature.py --parts layerwise          one of them: cold, probe, bias, resnet, layerwise
 
 Everything runs in one process on one thread, contenders interleaved with gradients: a cost is the contender's seconds
 over the median of the gradients timed right before and after it, both in processor time, so that a busy machine does
-not count. Absolute seconds mean nothing here. Products are those with the whole matrix; the narrow ones show in the
-cost. Contenders, each in the way in which it is best: ``curvlinops`` with scipy's ``eigsh``, eight Lanczos vectors and
-the gradient as the first; ``PyHessian``, at its own tolerance; both if installed. Written out here, and so named: power
-iteration on a cached gradient graph, as PyHessian does it, to 1e-4; and ``eigsh`` at its default tolerance on products
-that record the gradient anew, as the edge-of-stability code does it.
+not count. Absolute seconds mean nothing here. Contenders, each in the way in which it is best: ``curvlinops`` with
+scipy's ``eigsh``, eight Lanczos vectors and the gradient as the first; ``PyHessian``, at its own tolerance; both if
+installed. Written out here, and so named: power iteration on a cached gradient graph, as PyHessian does it, to 1e-4;
+and ``eigsh`` at its default tolerance on products that record the gradient anew, as the edge-of-stability code does it.
 
-Images come from ``../shared/data/cifar10.npz`` beside the repository where that exists, else they are Gaussian.
+``layerwise`` follows the default network on the embedded clothes, with the trackers' own numbers of examples: once as
+it is, and once with a hook that does nothing, so that it is differentiated like any other network.
+
+Images of the other parts come from ``../shared/data/cifar10.npz`` beside the repository where that exists, else they
+are Gaussian.
 """
 
 from __future__ import annotations
@@ -31,12 +33,11 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from surefoot.curvature.batch_sharpness import batch_sharpness
-from surefoot.curvature.gauss_newton import GaussNewton, fastest_form
-from surefoot.curvature.hessian import Hessian
-from surefoot.curvature.lanczos import lanczos
+from surefoot.curvature import GaussNewton, Hessian, Sharpness, batch_sharpness, jacobian_norms, lanczos
+from surefoot.curvature.gauss_newton import fastest_form
 from surefoot.curvature.objective import Weights
-from surefoot.curvature.sharpness import Sharpness
+from surefoot.data.fashion import fashion
+from surefoot.models.mlp import mlp as default_mlp
 
 try:
     from curvlinops import GGNLinearOperator, HessianLinearOperator
@@ -100,7 +101,6 @@ class Bench:
         self.model, (self.x, self.y) = model, images(n)
         self.optimizer = torch.optim.SGD(model.parameters(), lr=lr)
         self.generator = torch.Generator().manual_seed(1)
-        self.last_error = float("nan")
 
     def train(self, steps: int, batch: int = 128) -> None:
         """Take SGD steps."""
@@ -140,7 +140,6 @@ class Bench:
 
         def run() -> tuple[float, int]:
             found = follow.measure(self.model, self.x, self.y)
-            self.last_error = found.error
             return found.value, found.n_products
 
         return run
@@ -262,43 +261,6 @@ def cold(bench: Bench, *, all_peers: bool) -> None:
         )
 
 
-def track(bench: Bench, points: int) -> None:
-    """Follow a trajectory, ten steps between measurements, against the cheapest cold ways."""
-    follow = {kind: Sharpness(kind) for kind in ("gn", "kappa_max")}
-    for sharpness in follow.values():
-        bench.ours(sharpness)()
-    rows: dict[str, list[tuple[float, int, float]]] = {}
-    covered: list[bool] = []
-    for _ in range(points):
-        bench.train(10)
-        exact = {kind: bench.exact(kind) for kind in follow}
-        contenders: dict[str, tuple[str, Contender]] = {
-            f"surefoot, {kind}": (kind, bench.ours(sharpness)) for kind, sharpness in follow.items()
-        }
-        contenders["power iteration, written out"] = ("kappa_max", bench.power_iteration())
-        if GGNLinearOperator is not None:
-            contenders["curvlinops + eigsh, gn"] = ("gn", bench.curvlinops("gn"))
-            contenders["curvlinops + eigsh, kappa_max"] = ("kappa_max", bench.curvlinops("kappa_max"))
-        for name, (kind, contender) in contenders.items():
-            value, products, cost = bench.cost(contender)
-            rows.setdefault(name, []).append((abs(value / exact[kind] - 1), products, cost))
-            print(f"  {name:32} {products:4d} products {cost:7.1f} gradients", flush=True)
-            if name.startswith("surefoot"):
-                covered.append(abs(value - exact[kind]) <= bench.last_error + 2e-5 * exact[kind])  # float32 rounds
-    peer = min(statistics.mean(row[2] for row in found) for name, found in rows.items() if "surefoot" not in name)
-    for name, found in rows.items():
-        errors, products, costs = zip(*found, strict=True)
-        cost = statistics.mean(costs)
-        print(
-            f"{name:34} products mean {statistics.mean(products):5.1f} max {max(products):3d}  gradients mean "
-            f"{cost:5.1f}  error median {statistics.median(errors):.1e} worst {max(errors):.1e}  "
-            f"cheapest peer / this {peer / cost:4.1f}",
-            flush=True,
-        )
-    print("targets: at most 4 products, error at most 1e-3, 10 × cheaper than the cheapest peer")
-    print(f"exact value within the error bar: {sum(covered)} of {len(covered)}")
-
-
 def probe(bench: Bench, rounds: int) -> None:
     """Compare what watching costs with ten training steps of batch 128."""
     x, y = bench.x[:256].clone(), bench.y[:256]
@@ -339,12 +301,43 @@ def bias(bench: Bench, draws: int = 6) -> None:
         )
 
 
+def layerwise(rounds: int) -> None:
+    """Compare layer by layer with autograd on the default network, interleaved; the ratio is that of medians."""
+    data = fashion()
+    model = default_mlp(data.input_shape, data.n_classes)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    generator = torch.Generator().manual_seed(1)
+    x, y, held_out = data.train.inputs[:256], data.train.labels[:256], data.train.inputs[256:320]
+    follow = {way: Sharpness("gn", form="reverse") for way in ("layers", "autograd")}
+    quantities: dict[str, Callable[[str], object]] = {
+        "GN sharpness, 256 examples": lambda way: follow[way].measure(
+            model, x, y, held_out=(held_out, data.train.labels[256:320])
+        ),
+        "Jacobian norms, 64 examples": lambda way: jacobian_norms(model, x[:64]),
+    }
+    seconds: dict[tuple[str, str], list[float]] = {(name, way): [] for name in quantities for way in follow}
+    for _ in range(rounds):
+        for rows in torch.randint(len(data.train), (10, 125), generator=generator):
+            optimizer.zero_grad()
+            F.cross_entropy(model(data.train.inputs[rows]), data.train.labels[rows]).backward()
+            optimizer.step()
+        for name, way in seconds:
+            hook = model.register_forward_hook(lambda *_: None) if way == "autograd" else None
+            start = time.process_time()
+            quantities[name](way)
+            seconds[name, way].append(time.process_time() - start)
+            if hook is not None:
+                hook.remove()
+    for name in quantities:
+        layers, autograd = (1e3 * statistics.median(seconds[name, way]) for way in ("layers", "autograd"))
+        print(f"{name:34} layers {layers:7.1f} ms, autograd {autograd:7.1f} ms: {autograd / layers:.1f} ×")
+
+
 def main() -> None:
     """Run the chosen parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", default=["cold", "probe", "track", "bias", "resnet"])
+    parser.add_argument("--parts", nargs="+", default=["cold", "probe", "bias", "resnet", "layerwise"])
     parser.add_argument("--examples", type=int, default=5000)
-    parser.add_argument("--points", type=int, default=3, help="measurements along the trajectory (default 3)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -357,9 +350,6 @@ def main() -> None:
     if "probe" in args.parts:
         print("\nMLP 3072-200-200-10, every 10 steps of batch 128")
         probe(bench, rounds=30)
-    if "track" in args.parts:
-        print(f"\nMLP 3072-200-200-10, {args.examples} examples, every 10 steps, {args.points} times")
-        track(bench, args.points)
     if "bias" in args.parts:
         print(f"\nMLP 3072-200-200-10, probes of {args.examples} examples, 6 draws each")
         bias(bench)
@@ -368,6 +358,9 @@ def main() -> None:
         resnet = Bench(small_resnet(), 512, lr=0.05)
         resnet.train(60)
         cold(resnet, all_peers=False)
+    if "layerwise" in args.parts:
+        print("\nDefault network on the embedded clothes, every 10 steps, layer by layer and by autograd")
+        layerwise(rounds=10)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python benchmarks/error_bars.py                               nine trainings, some minutes on one core
     python benchmarks/error_bars.py --seeds 0 --lrs 0.05 --tol 1e-2
 
-Networks on the embedded digits, SGD with momentum 0.9 on batches of 32, a look every ten steps at a probe of 128. A
-value is outside where it is farther from the truth than its error and the rounding of single precision.
+Networks on the embedded digits, SGD with momentum 0.9 on batches of 32, measured every ten steps at a probe of 128.
+A value is outside where it is farther from the truth than its error and the rounding of single precision.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from surefoot.curvature.gauss_newton import GaussNewton
-from surefoot.curvature.hessian import Hessian
-from surefoot.curvature.lanczos import lanczos
+from surefoot.curvature import GaussNewton, Hessian, lanczos
 from surefoot.data.digits import digits
 from surefoot.models.cnn import cnn
 from surefoot.models.mlp import mlp
-from surefoot.schema import Moment, Splits
-from surefoot.trackers import build_trackers
-from surefoot.trackers._base import Probe
-from surefoot.training.tracker import Horizon
+from surefoot.moment import Horizon, Moment
+from surefoot.schema import Splits
+from surefoot.trackers import Probe, build_trackers
 
 PROBE = 128
 ROUNDING = 2e-5
@@ -40,7 +37,7 @@ NETWORKS: dict[str, Callable[[tuple[int, ...]], nn.Module]] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class Deviation:
     """One recorded value: relative distance from the truth, relative bar, products."""
 
     key: str
@@ -63,24 +60,33 @@ def exact(key: str, model: nn.Module, x: Tensor, y: Tensor) -> float:
     return lanczos(operator, end=end, tol=1e-7, generator=draw, min_products=floor).values[0].item()
 
 
-def looks(network: str, seed: int, lr: float, splits: Splits, tol: float | None, steps: int) -> list[Look]:
-    """Train one network and compare every look with the truth."""
+def deviations(
+    network: str,
+    seed: int,
+    lr: float,
+    splits: Splits,
+    *,
+    tol: float | None = None,
+    steps: int = 100,
+    probe: int = PROBE,
+) -> list[Deviation]:
+    """Train one network and compare every measurement with the truth."""
     torch.manual_seed(seed)
     model = NETWORKS[network](splits.input_shape)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     own = "" if tol is None else f",tol={tol}"
-    texts = [f"{name}:examples={PROBE}{own}" for name in ("gn_sharpness", "kappa")]
+    texts = [f"{name}:examples={probe}{own}" for name in ("gn_sharpness", "kappa")]
     trackers = build_trackers(texts, Horizon(steps, steps, 32))
     draw, found = torch.Generator().manual_seed(seed), []
     for step in range(steps + 1):
         if step % 10 == 0:
             moment = Moment(step, 0, model.eval(), splits, optimizer=optimizer)
-            values = {key: value for tracker in trackers for key, value in tracker.measure(moment).items()}
-            x, y, *_ = Probe(PROBE)(moment)
+            values = {key: value for tracker in trackers.values() for key, value in tracker.measure(moment).items()}
+            x, y, *_ = Probe(probe)(moment)
             for key in ("gn_sharpness", "kappa_max", "kappa_min"):
                 truth = exact(key, model, x, y)
                 value, error, products = (values[f"{key}/{part}"] for part in ("value", "error", "products"))
-                found.append(Look(key, abs(value / truth - 1), abs(error / truth), products))
+                found.append(Deviation(key, abs(value / truth - 1), abs(error / truth), products))
         model.train()
         rows = torch.randint(len(splits.train), (32,), generator=draw)
         optimizer.zero_grad()
@@ -89,15 +95,15 @@ def looks(network: str, seed: int, lr: float, splits: Splits, tol: float | None,
     return found
 
 
-def show(title: str, found: list[Look]) -> None:
+def show(title: str, found: list[Deviation]) -> None:
     """Print one line per quantity."""
     for key in ("gn_sharpness", "kappa_max", "kappa_min"):
-        own = [look for look in found if look.key == key]
+        own = [each for each in found if each.key == key]
         print(
-            f"{title:16} {key:13} {len(own):4d} values, outside {sum(look.outside for look in own):2d}, off by more "
-            f"than 1 % {sum(look.off > 0.01 for look in own):2d}, worst {max(look.off for look in own):.2%}, median "
-            f"bar {statistics.median(look.bar for look in own):.2%}, products "
-            f"{statistics.mean(look.products for look in own):.1f}",
+            f"{title:16} {key:13} {len(own):4d} values, outside {sum(each.outside for each in own):2d}, off by more "
+            f"than 1 % {sum(each.off > 0.01 for each in own):2d}, worst {max(each.off for each in own):.2%}, median "
+            f"bar {statistics.median(each.bar for each in own):.2%}, products "
+            f"{statistics.mean(each.products for each in own):.1f}",
             flush=True,
         )
 
@@ -115,7 +121,7 @@ def main() -> None:
     for network in NETWORKS:
         for lr in args.lrs:
             for seed in args.seeds:
-                found = looks(network, seed, lr, splits, args.tol, args.steps)
+                found = deviations(network, seed, lr, splits, tol=args.tol, steps=args.steps)
                 show(f"{network} {lr:g} #{seed}", found)
                 together += found
     show("all", together)

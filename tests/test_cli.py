@@ -52,7 +52,7 @@ def test_compare_prints_one_object(compared: tuple[dict, Path]) -> None:
     assert rows[2]["options"]["rho"] == 0.1
     for row in rows:
         assert row["seconds"] > 0
-        for key in ("accuracy", "ece", "nll", "tce"):
+        for key in ("accuracy", "ece", "nll", "ece@temperature"):
             assert set(row[key]) == {"mean", "sd", "n"}
             assert row[key]["n"] == 2
         assert 0 <= row["ece"]["mean"] <= 1

@@ -8,15 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import surefoot
+from surefoot.calibrators import compare_calibrators, fit
 from surefoot.errors import InputError, OptionError, UnknownNameError
-from surefoot.experiment import run
+from surefoot.experiment import measure, run, run_id
 from surefoot.method import parse_method, split_methods
-from surefoot.schema import RunSpec
+from surefoot.records import RunFolder
+from surefoot.registry import KINDS
+from surefoot.schema import Predictions, RunSpec
 from surefoot.studies.compare import make_spec
-from tests.conftest import RunCommand
 
 PARTS = (Path(__file__).parent / "own" / "mypkg" / "parts.py").read_text()
 
@@ -72,8 +75,8 @@ def test_what_is_written_reads_back(own: str) -> None:
         ("{own}:my_loss:beta=1", OptionError, r"Unknown option 'beta' for .*def my_loss\(\*, beta=…\)"),
         ("{own}:my_loss:alpha=much", OptionError, r"Expected .*my_loss:alpha to be a number, but got 'much'"),
         ("{own}:my_loss + {own}:Smooth", InputError, r"Expected at most one loss in a method"),
-        ("{own}:no_part", InputError, r"to give a Loss or an Ensemble.*, but it gives a dict\. Write a function"),
-        ("{own}:as_function", InputError, r"to give a Loss or an Ensemble.*, but it takes logits\. Write a function"),
+        ("{own}:no_part", InputError, r"to return a Loss or an Ensemble.*, but it returns a dict\. Write a function"),
+        ("{own}:as_function", InputError, r"to return a Loss or an Ensemble.*, but it takes logits\. Write a function"),
         ("sam:base={own}:my_sam", OptionError, r"Expected base to be a plain optimizer, but got '.*:my_sam'"),
     ],
 )
@@ -86,7 +89,7 @@ def test_errors_say_what_to_write(text: str, error: type[Exception], says: str, 
     ("text", "says"),
     [
         ("{own}:no_optimizer", "Expected .*no_optimizer to give a torch optimizer, but it gives a list"),
-        ("{own}:Mean", r"Expected Mean to give LossTerms, but got Tensor. Return LossTerms\(per_example\)"),
+        ("{own}:Mean", r"Expected Mean to return LossTerms, but got Tensor. Return LossTerms\(per_example\)"),
     ],
 )
 def test_what_is_made_must_be_what_it_is_used_as(
@@ -97,40 +100,70 @@ def test_what_is_made_must_be_what_it_is_used_as(
         run(spec, tmp_path / "run")
 
 
-def test_own_parts_train_in_workers_and_are_not_trained_again(own: str, small_npz: Path, tmp_path: Path) -> None:
+BY_PATH = {
+    "optimizers": ("my_optimizer:lr=0.2", {"lr": 0.2}, {"passes": 1}),
+    "losses": ("Smooth:alpha=0.3", {"alpha": 0.3}, {"reference": ""}),
+    "ensembles": ("my_ensemble:members=3", {"members": 3}, {}),
+    "metrics": ("my_metric:power=2", {"power": 2.0}, {"label": "missing", "lower_is_better": True, "unit": ""}),
+    "calibrators": ("fit_mine:temperature=3", {"temperature": 3.0}, {"keeps_order": False}),
+    "models": ("my_model", {"width": 4}, {}),
+    "data": ("splits:n=60", {"n": 60}, {}),
+    "augmentations": ("my_augment:by=0.1", {"by": 0.1}, {}),
+    "corruptions": ("my_corruption", {}, {"main": False}),
+    "trackers": ("my_tracker:power=1", {"power": 1}, {}),
+    "studies": ("my_study", {}, {}),
+    "figures": ("my_figure:height=1", {"height": 1.0}, {}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_found_by_import_path(kind: str, own: str) -> None:
+    text, options, facts = BY_PATH[kind]
+    part, given = KINDS[kind].read(f"{own}:{text}")
+    spec = part.spec(given)
+    assert spec.options == options
+    assert spec.source
+    assert facts.items() <= part.facts.items()
+    assert KINDS[kind][spec.name].build is part.build
+
+
+def test_a_calibrator_of_ones_own_is_compared(own: str) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 200)
+    logits = 4 * (np.eye(3)[np.where(rng.random(200) < 0.6, labels, 0)] + 0.1 * rng.normal(size=(200, 3)))
+    found = compare_calibrators(Predictions(logits, labels, "calibration"), [f"{own}:fit_mine:temperature=3"])
+    assert found.best == f"{own}:fit_mine:temperature=3"
+    with pytest.raises(InputError, match=r"Expected .*no_calibrator to return a Calibrator, but got str. Return a sub"):
+        fit(f"{own}:no_calibrator", Predictions(logits, labels, "calibration"))
+
+
+def test_own_parts_train_in_workers_are_not_trained_again_and_are_measured(
+    own: str, small_npz: Path, tmp_path: Path
+) -> None:
     """In a process of its own, from the folder that holds the parts, whose workers import them too."""
     method = f"{own}:my_loss:alpha=0.2 + {own}:my_sam:base={own}:my_optimizer"
     words = ["compare", "--methods", f"sgd,{method}", "--seeds", "1", "--jobs", "2", "--out", "runs", "--json"]
     words += ["--data", f"npz:{small_npz}", "--model", "mlp:width=8", "--epochs", "1", "--augment", f"{own}:my_augment"]
     words += ["--track", f"cheap,{own}:my_tracker:power=1"]
-
-    def compare() -> list[int]:
-        env = {**os.environ, "PYTHONPATH": str(Path(surefoot.__file__).parents[1])}
-        command = [sys.executable, "-m", "surefoot", *words]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert method.partition(":alpha")[0] in done.stdout
-        return sorted(path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/done.json"))
-
-    first = compare()
-    assert len(first) == 2
-    texts = [path.read_text() for path in (tmp_path / "runs").glob("*/steps.jsonl")]
-    records = [json.loads(line) for text in texts for line in text.splitlines()]
-    assert [record["step"] for record in records if record.get("tracker") == "norm"] == [0, 0]
-    assert compare() == first
-    parts = tmp_path / own.replace(".", "/")
-    parts.with_suffix(".py").write_text(PARTS + "\nCHANGED = True\n")
-    assert len(compare()) == 4  # another file may be another run
-
-
-def test_a_run_with_own_parts_goes_on_and_is_measured(
-    own: str, small_npz: Path, tmp_path: Path, run_command: RunCommand
-) -> None:
-    words = ["--method", f"{own}:my_loss + {own}:my_optimizer", "--data", f"npz:{small_npz}", "--model", "mlp:width=8"]
-    assert run_command("train", *words, "--epochs", "2", "--out", "one").returncode == 0
-    assert run_command("train", *words, "--epochs", "2", "--out", "one").returncode == 0
-    done = run_command("measure", "one", "--track", f"{own}:my_tracker")
+    env = {**os.environ, "PYTHONPATH": str(Path(surefoot.__file__).parents[1])}
+    command = [sys.executable, "-m", "surefoot", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    refused = run_command("train", "--method", own, "--out", "two")
-    assert refused.returncode == 2
-    assert f"Write your own part as {own}:function." in " ".join(refused.stderr.split())
+    assert method.partition(":alpha")[0] in done.stdout
+    runs = [path.parent for path in (tmp_path / "runs").glob("*/done.json")]
+    assert len(runs) == 2
+    records = [json.loads(line) for path in runs for line in (path / "steps.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records if record.get("tracker") == f"{own}:my_tracker"] == [0, 0]
+    (mine,) = (path for path in runs if own in (path / "spec.json").read_text().split('"tracking"')[0])
+
+    settings = {"data": f"npz:{small_npz}", "model": "mlp:width=8", "epochs": 1, "augment": f"{own}:my_augment"}
+    spec = RunFolder(mine).spec
+    assert make_spec(method, **settings).method == spec.method
+    before = (mine / "done.json").stat().st_mtime_ns
+    run(spec, mine)  # another process comes to the same id
+    assert (mine / "done.json").stat().st_mtime_ns == before
+    assert measure(mine, [f"{own}:my_tracker"])
+    (tmp_path / own.replace(".", "/")).with_suffix(".py").write_text(PARTS + "\nCHANGED = True\n")
+    changed = make_spec(method, **settings)
+    assert changed.method != spec.method  # another file may be another run
+    assert run_id(changed) != run_id(spec)

@@ -6,7 +6,8 @@ import pytest
 
 from surefoot.errors import InputError, OptionError, UnknownNameError
 from surefoot.method import parse_method, split_methods
-from surefoot.registry import KINDS, OPTIMIZERS, Option, Registry
+from surefoot.options import Option
+from surefoot.registry import KINDS, OPTIMIZERS, Registry
 
 
 @pytest.mark.parametrize(
@@ -60,12 +61,12 @@ def test_names_are_taken_once() -> None:
         """A thing."""
 
     registry.register("a")(build)
-    with pytest.raises(ValueError, match="'a' is registered already"):
+    with pytest.raises(ValueError, match=r"'a' is registered already, by tests\.test_registry"):
         registry.register("a")(build)
 
 
 def test_facts_and_docstring_are_demanded() -> None:
-    registry = Registry("thing", "models", facts=("reference",))
+    registry = Registry("thing", "models", facts={"reference": ""})
 
     def build() -> None:
         """A thing."""

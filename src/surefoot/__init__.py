@@ -1,73 +1,36 @@
 """surefoot: classifiers that know how sure to be.
 
-The names below are the stable ones. They are resolved on first use, so that ``import surefoot`` and
+``import surefoot as sf`` holds what people need. The names stand once, in ``__init__.pyi`` beside this file, where
+type checkers read them too; each is imported when it is first used, so that ``import surefoot`` and
 ``surefoot --help`` do not wait for torch.
 """
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from surefoot.calibrators.temperature import Temperature, fit_temperature
-    from surefoot.losses.cross_entropy import CrossEntropy
-    from surefoot.losses.label_smoothing import LabelSmoothing
-    from surefoot.metrics.accuracy import accuracy
-    from surefoot.metrics.brier import brier
-    from surefoot.metrics.ece import ece
-    from surefoot.metrics.nll import nll
-    from surefoot.optim._plain import Plain
-    from surefoot.optim.csam import CSAM
-    from surefoot.optim.sam import SAM
-    from surefoot.schema import LossTerms, Predictions, RunSpec, Split, Splits
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "CSAM": "optim.csam",
-    "SAM": "optim.sam",
-    "Plain": "optim._plain",
-    "CrossEntropy": "losses.cross_entropy",
-    "LabelSmoothing": "losses.label_smoothing",
-    "LossTerms": "schema",
-    "Predictions": "schema",
-    "RunSpec": "schema",
-    "Split": "schema",
-    "Splits": "schema",
-    "Temperature": "calibrators.temperature",
-    "fit_temperature": "calibrators.temperature",
-    "accuracy": "metrics.accuracy",
-    "brier": "metrics.brier",
-    "ece": "metrics.ece",
-    "nll": "metrics.nll",
+_STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+_HOMES = {
+    str(alias.asname): (str(node.module), alias.name)
+    for node in _STUB.body
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
 }
 
-__all__ = [  # noqa: RUF022 - grouped as in _HOME
-    "CSAM",
-    "SAM",
-    "Plain",
-    "CrossEntropy",
-    "LabelSmoothing",
-    "LossTerms",
-    "Predictions",
-    "RunSpec",
-    "Split",
-    "Splits",
-    "Temperature",
-    "fit_temperature",
-    "accuracy",
-    "brier",
-    "ece",
-    "nll",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
-    if name not in _HOME:
+    if name not in _HOMES:
         raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
-    value = getattr(import_module(f"surefoot.{_HOME[name]}"), name)
+    module, original = _HOMES[name]
+    value = getattr(import_module(module), original)
     globals()[name] = value
     return value
 

@@ -9,17 +9,29 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature.hessian import Hessian
-from surefoot.curvature.jacobian import jacobian_norms
-from surefoot.curvature.path import Path, ascent_path, moved
-from surefoot.curvature.sharpness import gn_sharpness
+from surefoot.curvature import (
+    AscentPath,
+    Hessian,
+    ascent_path,
+    gauss_newton_top_eigenvalue,
+    jacobian_norms,
+    perturbed,
+)
 from surefoot.errors import InputError
-from surefoot.margins.ascent import Ascent, ascent_checks
-from surefoot.margins.bounds import Evidence, bound_checks
-from surefoot.margins.check import Check
-from surefoot.margins.lipschitz import certified_margin, margin_lipschitz
-from surefoot.margins.margin import log_odds_against
-from surefoot.margins.robust import Norm, attacked_margin, is_linear, linear_margin
+from surefoot.margins import (
+    AscentStep,
+    Check,
+    Evidence,
+    Norm,
+    ascent_checks,
+    attacked_margin,
+    bound_checks,
+    certified_margin,
+    is_linear,
+    linear_margin,
+    log_odds_against,
+    margin_lipschitz,
+)
 from surefoot.modes import in_eval_mode
 from surefoot.schema import Split
 from surefoot.structure import rough_part
@@ -72,7 +84,7 @@ def certify(
         _logits(model, inputs),
         labels,
         n_bins,
-        gn_sharpness=gn_sharpness(model, inputs, labels, tol=1e-6, chunk=chunk).value,
+        gn_sharpness=gauss_newton_top_eigenvalue(model, inputs, labels, tol=1e-6, chunk=chunk).value,
         jacobian_norms=jacobian_norms(model, inputs),
     )
     if epsilon is not None:
@@ -144,21 +156,21 @@ def step_checks(model: nn.Module, inputs: Tensor, labels: Tensor, *, rho: float,
     rough = rough_part(model)
     if not Hessian(model, inputs, labels, cache=False).gradient.any():  # nowhere to climb: the step stays where it is
         here = log_odds_against(_logits(model, inputs), labels)
-        return ascent_checks(Ascent(here, here, 0.0, rho, None, rough))
+        return ascent_checks(AscentStep(here, here, 0.0, rho, None, rough))
     ts = torch.linspace(0, 1, n_points, dtype=torch.float64)
     path = ascent_path(model, inputs, labels, rho=rho, ts=ts)
-    checks = ascent_checks(ascent := _ascent(model, inputs, labels, path, rough))
+    checks = ascent_checks(step := _step(model, inputs, labels, path, rough))
     if any(check.violated for check in checks):
         fine = ascent_path(
             model, inputs, labels, rho=rho, ts=torch.linspace(0, 1, 201, dtype=torch.float64), eigenvalues=False
         )
-        checks = ascent_checks(replace(ascent, kappa_min=min(ascent.kappa_min or 0.0, fine.along.min().item())))
+        checks = ascent_checks(replace(step, kappa_min=min(step.kappa_min or 0.0, fine.along.min().item())))
     return checks
 
 
-def _ascent(model: nn.Module, inputs: Tensor, labels: Tensor, path: Path, rough: str) -> Ascent:
+def _step(model: nn.Module, inputs: Tensor, labels: Tensor, path: AscentPath, rough: str) -> AscentStep:
     before = log_odds_against(_logits(model, inputs), labels)
-    with moved(model, path.rho * path.direction):
+    with perturbed(model, path.rho * path.direction):
         after = log_odds_against(_logits(model, inputs), labels)
     kappa = (path.kappa_min - path.kappa_error).min().item()
-    return Ascent(before, after, path.gradient_norm, path.rho, kappa, rough)
+    return AscentStep(before, after, path.gradient_norm, path.rho, kappa, rough)

@@ -10,6 +10,8 @@
     └── RunError                 the run itself failed                        (exit code 1)
         ├── DivergedError        a loss or gradient stopped being finite
         └── BusyError            another process is writing the same run folder
+
+    PartsWarning                 the parts of an installed package are left out
 """
 
 from __future__ import annotations
@@ -49,3 +51,7 @@ class DivergedError(RunError):
 
 class BusyError(RunError):
     """Another process is writing the same run folder."""
+
+
+class PartsWarning(UserWarning):
+    """An installed package declares parts that cannot be used."""

@@ -10,34 +10,35 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import surefoot
 from surefoot.data import load_splits
 from surefoot.data.augment import build_augment
-from surefoot.ensembles import Course, Ensemble, build_ensemble, innermost
+from surefoot.ensembles import Ensemble, build_ensemble, innermost
 from surefoot.errors import InputError, OptionError
 from surefoot.evaluate import evaluate
 from surefoot.models import build_model, try_out
+from surefoot.moment import Horizon, Moment
 from surefoot.optim import build_optimizer
 from surefoot.records import RunFolder
 from surefoot.records.environment import environment
 from surefoot.records.store import Record
 from surefoot.registry import DATA, LOSSES, TRACKERS
-from surefoot.schema import SPLITS, UNTRACKED, Moment, Predictions, RunSpec, Split, Splits, Tracking
+from surefoot.schema import CHECKPOINT_EVERY, SPLITS, UNTRACKED, Predictions, RunSpec, Split, Splits, Tracking
 from surefoot.seeding import derive, generator, seed_everything
 from surefoot.trackers import build_trackers
 from surefoot.training import Trainee, fit, predict_together
 from surefoot.training.checkpoint import load_checkpoint, load_checkpoints
 from surefoot.training.eigenbasis import join_basis
-from surefoot.training.loop import Progress, horizon
+from surefoot.training.loop import Progress
 from surefoot.training.panel import Panel
 from surefoot.training.schedule import make_schedule
-from surefoot.training.tracker import Horizon
 
 # Part of every run's id. It rises whenever the same spec comes to train to other weights, so that a folder from before
-# is not taken for the run of today: 2 since the batches of an epoch are of one size.
-EDITION = 2
+# is not taken for the run of today: 2 since the batches of an epoch are of one size, 3 since weights of linear layers
+# are moved in the perturbed pass like all others.
+EDITION = 3
 TRACKED = ("quality",)  # in every run, whatever else is asked for
 
 
@@ -80,7 +81,7 @@ def run(
     *,
     fresh: bool = False,
     threads: int = 1,
-    checkpoint_every: float = 5.0,
+    checkpoint_every: float = CHECKPOINT_EVERY,
     keep_every: int = 0,
     tracking: Tracking = UNTRACKED,
     on_progress: Progress | None = None,
@@ -205,6 +206,33 @@ def trained(folder: RunFolder) -> tuple[Callable[[Split], Tensor], Splits]:
     Raises:
         InputError: If there is no checkpoint, or the data are no longer those of the run.
     """
+    trainee, splits = _last(folder)
+    seed = folder.spec.seed
+    return partial(predict_together, trainee.ensemble, trainee.model, trainee.optimizer, seed=seed), splits
+
+
+def trained_model(folder: RunFolder) -> nn.Module:
+    """Rebuild the network that a run trained.
+
+    Args:
+        folder: The run.
+
+    Returns:
+        The network, in eval mode.
+
+    Raises:
+        InputError: If the run trained an ensemble, there is no checkpoint, or the data have changed.
+    """
+    if folder.spec.method.ensemble is not None:
+        raise InputError(
+            f"Expected a run of one network, but {folder.path} trained {folder.spec.method.ensemble.name}. "
+            "Take its predictions."
+        )
+    return _last(folder)[0].model.eval()
+
+
+def _last(folder: RunFolder) -> tuple[Trainee, Splits]:
+    """Rebuild a run as its last checkpoint has it."""
     spec = folder.spec
     splits = splits_of(spec)
     if splits.fingerprint != folder.data["fingerprint"]:
@@ -215,8 +243,7 @@ def trained(folder: RunFolder) -> tuple[Callable[[Split], Tensor], Splits]:
     found = load_checkpoint(folder.checkpoints)
     if found is None:
         raise InputError(f"Expected a checkpoint, but {folder.path} has none. Run `surefoot train` again.")
-    trainee = _restore(spec, splits, *found)
-    return partial(predict_together, trainee.ensemble, trainee.model, trainee.optimizer, seed=spec.seed), splits
+    return _restore(spec, splits, *found), splits
 
 
 def _restore(spec: RunSpec, splits: Splits, weights: dict[str, Tensor], state: dict[str, Any]) -> Trainee:
@@ -239,7 +266,7 @@ def _measure_checkpoint(
     epoch = step // length.steps_per_epoch
     moment = Moment(step, epoch, trainee.model, splits, loss=innermost(trainee.loss), optimizer=trainee.optimizer)
     place = {"run": folder.run_id, "seed": spec.seed, "step": step, "epoch": epoch, "passes": state["passes"]}
-    seen = Panel(build_trackers(trackers, length)).look(moment, everything=True)
+    seen = Panel(build_trackers(trackers, length)).measure(moment, everything=True)
     return [{**place, "tracker": name, **values} for name, values in seen]
 
 
@@ -250,22 +277,24 @@ def _seed(spec: RunSpec, member: int) -> int:
 
 def _length(spec: RunSpec, splits: Splits, ensemble: Ensemble) -> Horizon:
     """Count the steps of all trainings."""
-    one = horizon(len(splits.train), spec.epochs, spec.batch_size)
-    return dataclasses.replace(one, n_steps=ensemble.trainings * one.n_steps)
+    return _length_of_one(spec, splits).times(ensemble.trainings)
+
+
+def _length_of_one(spec: RunSpec, splits: Splits) -> Horizon:
+    return Horizon.of(len(splits.train), epochs=spec.epochs, batch_size=spec.batch_size)
 
 
 def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, member: int = 0) -> Trainee:
     ensemble = ensemble or build_ensemble(spec.method.ensemble)
-    seed, one = _seed(spec, member), horizon(len(splits.train), spec.epochs, spec.batch_size)
-    course = Course(len(splits.train), spec.epochs, one.steps_per_epoch, one.batch_size)
+    seed, horizon = _seed(spec, member), _length_of_one(spec, splits)
     augment = build_augment(spec.augment, splits)
     seed_everything(seed, "init")
     inner = LOSSES.build(spec.method.loss)
     ensemble.check_loss(inner)
     network = inner.attach(build_model(spec.model, splits, ensemble.width), splits, generator(seed, "loss"))
-    model = ensemble.around(network, generator(seed, "ensemble"))
+    model = ensemble.wrap(network, generator(seed, "ensemble"))
     try_out(model, str(spec.model), splits)
-    loss = ensemble.objective(inner, model, course)
+    loss = ensemble.objective(inner, model, horizon)
     try:
         model.to(spec.device)
         loss.to(spec.device)
@@ -282,7 +311,7 @@ def _assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, m
     except ValueError as error:  # torch's own word on an option
         raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
     schedule = make_schedule(
-        spec.schedule, optimizer, course.n_steps, lambda shape, step: ensemble.factor(shape, step, course)
+        spec.schedule, optimizer, horizon.n_steps, lambda shape, step: ensemble.factor(shape, step, horizon)
     )
     return Trainee(model, loss, optimizer, schedule, augment, ensemble, member)
 

@@ -1,17 +1,22 @@
-"""Users' own parts: a function named by its module and its name, ``mypkg.nets:make_net``."""
+"""Parts from outside: named by import path, ``mypkg.nets:make_net``, or declared by an installed package."""
 
 from __future__ import annotations
 
 import difflib
 import hashlib
 import inspect
+import pkgutil
 import re
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any
 
 from surefoot.errors import UnknownNameError
 
+GROUP = "surefoot.parts"  # of entry points: name = module to import
 IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?::(.*))?", re.DOTALL)  # and options behind it
 
 
@@ -26,7 +31,7 @@ def is_import_path(name: str) -> bool:
     return match is not None and match[2] is None
 
 
-def import_function(kind: str, path: str, known: Iterable[str]) -> tuple[Callable[..., Any], str | None]:
+def import_function(kind: str, path: str, known: Iterable[str]) -> Callable[..., Any]:
     """Import what a path names.
 
     Args:
@@ -35,7 +40,7 @@ def import_function(kind: str, path: str, known: Iterable[str]) -> tuple[Callabl
         known: Names that might have been meant instead.
 
     Returns:
-        The function, and a hash of the file that it is in, where there is one.
+        The function or class.
 
     Raises:
         UnknownNameError: If there is none.
@@ -44,21 +49,49 @@ def import_function(kind: str, path: str, known: Iterable[str]) -> tuple[Callabl
     try:
         module = import_module(module_name)
     except Exception as error:  # whatever the user's file does when it is imported
-        is_missing = isinstance(error, ImportError)
+        todo = "Run in the folder that holds it, or install it." if isinstance(error, ImportError) else "Correct it."
         raise UnknownNameError(
-            f"Unknown {kind} {path!r}: cannot import {module_name!r} "
-            f"({error if is_missing else f'{type(error).__name__}: {error}'}).{did_you_mean(module_name, known)} "
-            f"{'Run in the folder that holds it, or install it.' if is_missing else 'Correct it.'}"
+            f"Unknown {kind} {path!r}: cannot import {module_name!r} ({failure(error)})."
+            f"{did_you_mean(module_name, known)} {todo}"
         ) from error
-    function = getattr(module, attribute, None)
+    function: Callable[..., Any] | None = getattr(module, attribute, None)
     if not callable(function):
         close = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
         raise UnknownNameError(f"Unknown {kind} {path!r}: {module_name} has no function {attribute!r}.{close}")
+    return function
+
+
+def packages() -> Iterator[tuple[str, EntryPoint]]:
+    """List which modules installed packages declare under the entry point group ``surefoot.parts``.
+
+    Returns:
+        The name of each package and the entry point, whose value is a module, or a package of modules, to import.
+    """
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.value, point.name)):
+        yield (point.dist.name if point.dist else point.name), point
+
+
+def import_public(package: ModuleType) -> None:
+    """Import every public module of a package; of a module that is no package there are none."""
+    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
+        if not module.name.startswith("_"):
+            import_module(f"{package.__name__}.{module.name}")
+
+
+def source_of(module_name: str) -> str | None:
+    """Return a hash of the file of a module that is imported, or None where there is no file.
+
+    It enters the id of runs with parts from outside, which are made anew when their parts have changed.
+    """
     try:
-        source = hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:12]
-    except (OSError, TypeError):
-        source = None
-    return function, source
+        return hashlib.sha256(inspect.getsource(sys.modules[module_name]).encode()).hexdigest()[:12]
+    except (OSError, TypeError, KeyError):
+        return None
+
+
+def failure(error: Exception) -> str:
+    """Say in one line why an import failed."""
+    return " ".join(str(error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}").split())
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

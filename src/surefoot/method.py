@@ -10,12 +10,12 @@ takes parameters (or ``base`` and the model, if it wraps another one), a loss an
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping
 
 from surefoot.errors import InputError, OptionError, UnknownNameError
 from surefoot.imported import IMPORT_PATH, import_function
+from surefoot.options import positional
 from surefoot.registry import AUGMENTATIONS, ENSEMBLES, LOSSES, OPTIMIZERS, Part, Registry, unknown_name
 from surefoot.schema import MethodSpec, OptionValue, PartSpec
 
@@ -97,7 +97,7 @@ def _kind_of(piece: str) -> Registry:
 def _kind_of_own(piece: str, name: str) -> Registry:
     """Say of which kind a user's own part is, by what it takes and makes.
 
-    Losses and ensembles both take nothing but options, so one is made to look at it.
+    Losses and ensembles both take nothing but options, so one is made to see which it is.
     """
     every = [part.name for kind in KINDS_OF_PARTS for part in kind]
     match = IMPORT_PATH.fullmatch(piece.strip())
@@ -106,23 +106,18 @@ def _kind_of_own(piece: str, name: str) -> Registry:
         raise UnknownNameError(f"{unknown_name('method', name, every)}{hint}")
     import_function("method", match[1], every)  # raises where there is none
     part, given = LOSSES.read(piece)  # as all kinds read it
-    positional = [
-        parameter
-        for parameter in inspect.signature(part.build).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and parameter.default is parameter.empty
-    ]
-    if positional and positional[0].name != "logits":
+    takes = positional(part.build)
+    if takes and takes[0] != "logits":
         return OPTIMIZERS
-    made = None if positional else part.build(**part.spec(given).options)
-    if all(hasattr(made, hook) for hook in ("around", "objective", "looks")):
+    made = None if takes else part.build(**part.spec(given).options)
+    if all(hasattr(made, hook) for hook in ("wrap", "objective", "forward_passes")):
         return ENSEMBLES
     if all(hasattr(made, hook) for hook in ("attach", "prepare", "evaluate")):
         return LOSSES
-    gives = f"takes {positional[0].name}" if positional else f"gives a {type(made).__name__}"
+    does = f"takes {takes[0]}" if takes else f"returns a {type(made).__name__}"
     raise InputError(
-        f"Expected {part.name} to give a Loss or an Ensemble, or to take parameters and give an optimizer, "
-        f"but it {gives}. Write a function of options, def {part.name.partition(':')[2]}(*, …), that returns one."
+        f"Expected {part.name} to return a Loss or an Ensemble, or to take parameters and return an optimizer, "
+        f"but it {does}. Write a function of options, def {part.name.partition(':')[2]}(*, …), that returns one."
     )
 
 

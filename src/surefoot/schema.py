@@ -19,8 +19,7 @@ from surefoot.errors import InputError, SplitError
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import Tensor, nn
-    from torch.optim import Optimizer
+    from torch import Tensor
 
     from surefoot.scaling import Scaling
 
@@ -29,6 +28,7 @@ SPLITS: tuple[SplitName, ...] = ("train", "calibration", "test")
 LABELS_ARE = (
     "labels_are"  # the array in a file of predictions that says what its labels mean, whatever classes are called
 )
+CHECKPOINT_EVERY = 5.0  # seconds
 OptionValue = bool | int | float | str | None
 
 
@@ -225,26 +225,22 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Write the spec as nested dictionaries of plain JSON values."""
-        values = dataclasses.asdict(self)
-        if self.method.ensemble is None:
-            del values["method"]["ensemble"]  # runs of a single network keep the id that they always had
-        return values
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunSpec:
         """Read back what :meth:`to_json` wrote."""
         method = dict(values["method"])
         for part in ("loss", "optimizer", "base", "ensemble"):
-            method[part] = PartSpec(**method[part]) if method.get(part) else None
+            method[part] = PartSpec(**method[part]) if method[part] else None
         parts = {key: PartSpec(**values[key]) for key in ("data", "model")}
-        augment = tuple(PartSpec(**part) for part in values.get("augment", ()))
+        augment = tuple(PartSpec(**part) for part in values["augment"])
         return cls(**{**values, **parts, "method": MethodSpec(**method), "augment": augment})
 
     def run_id(self, fingerprint: str, version: str) -> str:
         """Name the run by what determines it: spec, data and package version.
 
-        The method's label is left out: ``csam`` and ``csam:gamma=1`` are the same run. So are settings of which
-        there is nothing to say: a run without augmentation has the name that it had before there was any.
+        The method's label is left out: ``csam`` and ``csam:gamma=1`` are the same run.
 
         Args:
             fingerprint: Hash of the data.
@@ -255,9 +251,6 @@ class RunSpec:
         """
         values = self.to_json()
         del values["method"]["label"]
-        for later in ("augment", "channels_last"):
-            if not values[later]:
-                del values[later]
         text = json.dumps([values, fingerprint, version], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -294,28 +287,3 @@ class Tracking:
 
 
 UNTRACKED = Tracking()
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What a tracker sees: the model and its data after ``step`` steps. It must leave both as they are.
-
-    Attributes:
-        step: Steps made.
-        epoch: Epochs completed.
-        model: In training.
-        splits: The data.
-        batch: Inputs and labels of the last step; None before the first.
-        loss: What is trained; None in a loop that did not say.
-        optimizer: Knows the learning rate and, if it is one of ours, the facts of its last step.
-        cache: What trackers at the same moment share, such as logits.
-    """
-
-    step: int
-    epoch: int
-    model: nn.Module
-    splits: Splits
-    batch: tuple[Tensor, Tensor] | None = None
-    loss: nn.Module | None = None
-    optimizer: Optimizer | None = None
-    cache: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)

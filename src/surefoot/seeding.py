@@ -81,18 +81,19 @@ def seed_everything(seed: int, purpose: str = "global") -> None:
     torch.manual_seed(derived)
 
 
-def rng_state(since: RngState | None = None) -> RngState:
-    """Return the state of all global generators: what a model or a closure draws may come from any of them.
+_last: RngState | None = None  # so that NumPy, which takes long to ask, is asked only when it has moved
 
-    Args:
-        since: An earlier state. Where nothing has been drawn from NumPy since, its part is the same object.
 
-    Returns:
-        The state.
-    """
+def rng_state() -> RngState:
+    """Return the state of all global generators: what a model or a closure draws may come from any of them."""
+    global _last
     on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    numpy = since.numpy if since is not None and _rests(since) else np.random.get_state(legacy=False)
-    return RngState(torch.get_rng_state(), on_gpu, numpy, random.getstate(), _words())
+    words = _words()
+    # A normal number that waits to be drawn could have been drawn without a trace in the words.
+    rests = _last is not None and words and _last.words == words and not _last.numpy["has_gauss"]
+    numpy = _last.numpy if _last is not None and rests else np.random.get_state(legacy=False)
+    _last = RngState(torch.get_rng_state(), on_gpu, numpy, random.getstate(), words)
+    return _last
 
 
 def _words() -> bytes:
@@ -102,11 +103,6 @@ def _words() -> bytes:
     return ctypes.string_at(source.ctypes.state_address, 625 * 4) if is_known else b""  # 624 numbers and a place
 
 
-def _rests(since: RngState) -> bool:
-    """Return whether nothing has been drawn from NumPy since a state, as far as words can tell."""
-    return bool(since.words) and not since.numpy["has_gauss"] and _words() == since.words
-
-
 def set_rng_state(state: RngState, *, numpy: bool = True) -> None:
     """Set all global generators to an earlier state.
 
@@ -114,11 +110,13 @@ def set_rng_state(state: RngState, *, numpy: bool = True) -> None:
         state: What :func:`rng_state` gave.
         numpy: Whether NumPy's is among those that have moved.
     """
+    global _last
     torch.set_rng_state(state.torch)
     if state.cuda:
         torch.cuda.set_rng_state_all(state.cuda)
     if numpy:
         np.random.set_state(state.numpy)
+        _last = None
     random.setstate(state.python)
 
 
@@ -132,13 +130,13 @@ def replaying(state: RngState | None) -> Iterator[None]:
     if state is None:
         yield
         return
-    now = rng_state(since=state)
+    now = rng_state()
     is_still = now.numpy is state.numpy
     set_rng_state(state, numpy=not is_still)
     try:
         yield
     finally:
-        set_rng_state(now, numpy=not (is_still and _rests(state)))
+        set_rng_state(now, numpy=not (is_still and _words() == state.words))
 
 
 @contextmanager

@@ -4,10 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from surefoot.curvature.density import density
-from surefoot.curvature.lanczos import Krylov, lanczos
+from surefoot.curvature.krylov import Krylov, lanczos
 from surefoot.curvature.operator import Dense
-from surefoot.curvature.trace import trace
 from surefoot.errors import InputError, OptionError
 
 
@@ -99,38 +97,3 @@ def test_lanczos_names_what_is_wrong() -> None:
         lanczos(torch.eye(2), start=torch.zeros(2))
     with pytest.raises(OptionError, match="Expected 1 ≤ k ≤ 2"):
         lanczos(torch.eye(2), 3, generator=rng())
-
-
-def test_trace_is_unbiased_and_its_error_honest() -> None:
-    matrix = with_spectrum(SPECTRA["indefinite"])
-    exact = matrix.trace().item()
-    found = [trace(matrix, n_products=30, generator=rng(seed)) for seed in range(100)]
-    values = torch.tensor([estimate.value for estimate in found], dtype=torch.float64)
-    assert abs(values.mean().item() - exact) < 3 * values.std().item() / 10
-    inside = sum(abs(estimate.value - exact) <= 2.3 * estimate.error for estimate in found)  # t with 9 degrees: 95 %
-    assert inside >= 90
-    assert found[0].n_products == 30
-    with pytest.raises(OptionError, match="Expected n_products ≥ 6"):
-        trace(matrix, n_products=3, generator=rng())
-
-
-def test_trace_of_a_low_rank_matrix_is_exact() -> None:
-    found = trace(with_spectrum(SPECTRA["semidefinite"]), n_products=12, generator=rng())
-    assert found.value == pytest.approx(6.0)
-    assert found.error < 1e-6
-
-
-def test_density_has_the_right_moments_and_mass() -> None:
-    values = SPECTRA["outliers"]
-    found = density(with_spectrum(values), n_vectors=40, n_steps=20, generator=rng())
-    torch.testing.assert_close(found.weights.sum(1), torch.ones(40).double())
-    for power in (1, 2, 3):
-        mean, error = found.mean_of(lambda x, p=power: x**p)
-        assert abs(mean - values.pow(power).mean().item()) < 3.5 * error
-    grid = torch.linspace(-20, 70, 2000).double()
-    curve, error = found.on(grid, 0.5)
-    assert torch.trapezoid(curve, grid).item() == pytest.approx(1.0, abs=1e-3)
-    assert bool((error >= 0).all())
-    assert curve[(grid - 50).abs().argmin()] > 10 * curve[(grid - 40).abs().argmin()]
-    with pytest.raises(OptionError, match="Expected n_vectors ≥ 2"):
-        density(torch.eye(2), n_vectors=1, generator=rng())

@@ -13,14 +13,14 @@ from torch.nn.modules import module as torch_module
 from torch.nn.utils import prune
 
 from surefoot.certificate import certify, step_checks
-from surefoot.curvature.batch_sharpness import batch_sharpness
-from surefoot.curvature.chain import is_chain, layers
 from surefoot.curvature.gauss_newton import GaussNewton, fastest_form, is_forward_exact
 from surefoot.curvature.hessian import Hessian
 from surefoot.curvature.jacobian import jacobian_grams
 from surefoot.curvature.objective import cross_entropy, substituted
 from surefoot.curvature.path import ascent_path
-from surefoot.curvature.sharpness import Sharpness, gn_sharpness
+from surefoot.curvature.perceptron import is_perceptron, record_layers
+from surefoot.curvature.rayleigh import batch_sharpness
+from surefoot.curvature.sharpness import Sharpness, gauss_newton_top_eigenvalue
 from surefoot.errors import InputError
 from surefoot.margins.lipschitz import certified_margin, margin_lipschitz
 from surefoot.margins.robust import is_linear, linear_margin
@@ -50,7 +50,7 @@ def test_weights_are_the_same_objects_and_bits_after_every_measurement(network: 
         assert registered(model) == before
     if network != "attention":  # LayerNorm's Jacobians take seconds
         jacobian_grams(model, x)
-    gn_sharpness(model, x, y)
+    gauss_newton_top_eigenvalue(model, x, y)
     batch_sharpness(model, [(x, y)])
     ascent_path(model, x, y, rho=0.1, ts=torch.tensor([0.0, 1.0]))
     assert registered(model) == before
@@ -146,7 +146,7 @@ def test_what_forward_mode_and_vmap_cannot_do_is_done_by_plain_autograd(make: Ca
     middle = torch.diag_embed(probs) - probs[:, :, None] * probs[:, None, :]
     dense = torch.einsum("nkd,nkl,nle->de", jacobian, middle, jacobian) / 6
     top = torch.linalg.eigvalsh(dense)[-1].item()
-    assert gn_sharpness(model, x, y, tol=1e-9).value == pytest.approx(top, rel=1e-6)
+    assert gauss_newton_top_eigenvalue(model, x, y, tol=1e-9).value == pytest.approx(top, rel=1e-6)
 
 
 class Scaled(nn.Sequential):
@@ -267,7 +267,7 @@ def check_against_autograd(model: nn.Module) -> None:
     """Every quick way against products that record the network itself."""
     x, y = data()
     top = torch.linalg.eigvalsh(GaussNewton(model, x, y, form="reverse").dense())[-1].item()
-    assert gn_sharpness(model, x, y, tol=1e-9).value == pytest.approx(top, rel=1e-6)
+    assert gauss_newton_top_eigenvalue(model, x, y, tol=1e-9).value == pytest.approx(top, rel=1e-6)
     hessian = Hessian(model, x, y)
     g, bent = hessian.gradient, hessian.dense()
     expected = (g @ bent @ g / g.square().sum()).item()
@@ -283,7 +283,7 @@ def check_against_autograd(model: nn.Module) -> None:
 @pytest.mark.parametrize("name", DISGUISED)
 def test_a_network_that_only_looks_like_a_chain_is_measured_as_what_it_is(name: str) -> None:
     model = DISGUISED[name]()
-    assert not is_chain(model)
+    assert not is_perceptron(model)
     check_against_autograd(model)
 
 
@@ -291,7 +291,7 @@ def test_a_network_that_only_looks_like_a_chain_is_measured_as_what_it_is(name: 
 def test_it_also_agrees_with_the_dense_oracle(name: str) -> None:
     model, (x, y) = DISGUISED[name](), data()
     top = torch.linalg.eigvalsh(dense_softmax_gauss_newton(model, x))[-1].item()
-    assert gn_sharpness(model, x, y, tol=1e-9).value == pytest.approx(top, rel=1e-6)
+    assert gauss_newton_top_eigenvalue(model, x, y, tol=1e-9).value == pytest.approx(top, rel=1e-6)
     jacobian = dense_jacobian(model, x)
     torch.testing.assert_close(jacobian_grams(model, x), jacobian @ jacobian.mT)
 
@@ -304,7 +304,7 @@ def test_hooks_that_come_later_are_seen() -> None:
     tripled = torch.linalg.eigvalsh(dense_softmax_gauss_newton(model, x))[-1].item()
     assert follow.measure(model, x, y).value == pytest.approx(tripled, rel=1e-6)
     with pytest.raises(InputError, match="has a forward of its own or hooks"):
-        layers(model, x)
+        record_layers(model, x)
     handle.remove()
     again = torch.linalg.eigvalsh(dense_softmax_gauss_newton(model, x))[-1].item()
     assert follow.measure(model, x, y).value == pytest.approx(again, rel=1e-6)
@@ -321,13 +321,13 @@ def global_hook() -> Iterator[None]:
 
 
 def test_hooks_on_all_modules_are_seen(global_hook: None) -> None:
-    assert not is_chain(plain())
+    assert not is_perceptron(plain())
     assert rough_part(plain()) == "Sequential"
     check_against_autograd(plain())
 
 
 def test_a_class_that_was_patched_is_not_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_chain(plain())
+    assert is_perceptron(plain())
     monkeypatch.setattr(nn.Tanh, "forward", lambda self, x: x.relu())
     assert sequence(plain()) is None
     check_against_autograd(plain())
@@ -359,7 +359,7 @@ def test_hooks_on_gradients_do_not_bend_the_loss(kind: str) -> None:
 
 
 def test_a_subclass_that_runs_as_a_sequence_stays_quick() -> None:
-    assert is_chain(Renamed(nn.Linear(4, 5), nn.Tanh(), Renamed(nn.Linear(5, 3))))
+    assert is_perceptron(Renamed(nn.Linear(4, 5), nn.Tanh(), Renamed(nn.Linear(5, 3))))
 
 
 @pytest.mark.parametrize("name", [name for name in DISGUISED if name not in ("borrowed weight", "another weight")])

@@ -18,7 +18,7 @@ import pytest
 
 from surefoot.data import load_splits, store
 from surefoot.data._download import download
-from surefoot.data._places import Mark
+from surefoot.data._places import DataFile
 from surefoot.data._published import PUBLISHED, Published, Remote
 from surefoot.data._unpack import unpack
 from surefoot.errors import BusyError, InputError, RunError, UnknownNameError
@@ -223,7 +223,7 @@ def served_cifar(server: Server, root: Path) -> Published:
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         tar.add(root / "cifar-10-batches-bin", "cifar-10-batches-bin")
     file = remote(server, "cifar-10-binary.tar.gz?download=1", buffer.getvalue())
-    return Published((file,), (Mark("data_batch_1.bin", "cifar-10-batches-bin"),), "CIFAR-10")
+    return Published((file,), (DataFile("data_batch_1.bin", "cifar-10-batches-bin"),), "CIFAR-10")
 
 
 def test_get_list_and_use(
@@ -275,7 +275,7 @@ def test_help_has_an_example(command: str, run_command: RunCommand) -> None:
 
 def test_an_archive_without_the_data_is_said(server: Server, tmp_path: Path) -> None:
     file = remote(server, "a.tar.gz", tar_of((member("other/file"), b"")))
-    catalogue = {"a": Published((file,), (Mark("mark", "folder"),), "A")}
+    catalogue = {"a": Published((file,), (DataFile("mark", "folder"),), "A")}
     with pytest.raises(InputError, match="Expected folder/mark from a"):
         store.get("a", tmp_path, published=catalogue)
 

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional as F
 
-from surefoot.ensembles import Course, deep_predict, drawing, log_mean_probs, sample_predict, total_kl
+from surefoot.ensembles import deep_predict, log_mean_probs, sample_predict, sampling, total_kl
 from surefoot.ensembles._objective import OfMembers, WithKL
-from surefoot.ensembles.batch_ensemble import BatchEnsemble, MemberLayer
+from surefoot.ensembles.batch_ensemble import BatchEnsembleNetwork, MemberLayer
 from surefoot.ensembles.bsam_posterior import posterior_predict
-from surefoot.ensembles.mc_dropout import Dropping, with_dropout
-from surefoot.ensembles.mean_field import Flipout, mean_field
-from surefoot.ensembles.mimo import MIMO, OfInputs, beside_each_other
-from surefoot.ensembles.rank1 import Rank1, RankOneLayer
+from surefoot.ensembles.flipout import Flipout, mean_field
+from surefoot.ensembles.mc_dropout import DropoutLayer, with_dropout
+from surefoot.ensembles.mimo import MIMONetwork, OfInputs, beside_each_other
+from surefoot.ensembles.rank1 import Rank1Network, RankOneLayer
 from surefoot.ensembles.snapshot import Snapshot
-from surefoot.ensembles.swa import SWA, take_statistics
+from surefoot.ensembles.swa import SWA, update_batch_norm
 from surefoot.errors import InputError, OptionError
 from surefoot.losses._base import Batch, Scene
 from surefoot.losses.cross_entropy import CrossEntropy
@@ -30,6 +30,7 @@ from surefoot.models.mlp import mlp
 from surefoot.models.resnet_cifar import resnet8
 from surefoot.models.vit import vit_tiny
 from surefoot.models.wrn import wrn
+from surefoot.moment import Horizon
 from surefoot.optim.bsam import BSAM
 from surefoot.schema import Split, Splits
 from surefoot.seeding import generator
@@ -86,7 +87,7 @@ def test_a_member_of_a_batch_ensemble_by_hand() -> None:
     weight = [[1.0, 2.0], [0.0, 1.0]]
     assert oracle.linear([1.0, 2.0], oracle.member_weight(weight, [1.0, -1.0], [0.5, 2.0])) == [-1.5, -4.0]
     torch.manual_seed(0)
-    both = BatchEnsemble(nn.Linear(4, 3), members=2)
+    both = BatchEnsembleNetwork(nn.Linear(4, 3), members=2)
     layer = both.network
     assert isinstance(layer, MemberLayer)
     assert layer.bias is not None
@@ -98,7 +99,7 @@ def test_a_member_of_a_batch_ensemble_by_hand() -> None:
         torch.testing.assert_close(both.members(x)[m], torch.tensor(wanted))
 
 
-def member_of(plain: nn.Module, both: BatchEnsemble, m: int) -> nn.Module:
+def member_of(plain: nn.Module, both: BatchEnsembleNetwork, m: int) -> nn.Module:
     """A network of its own with one member's weights."""
     single = copy.deepcopy(plain)
     layers = [module for module in single.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
@@ -114,7 +115,9 @@ def member_of(plain: nn.Module, both: BatchEnsemble, m: int) -> nn.Module:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_batch_ensemble_is_its_members_written_out(name: str) -> None:
     plain = network(name)
-    both = BatchEnsemble(copy.deepcopy(plain), members=3, std=0.1, generator=torch.Generator().manual_seed(0)).eval()
+    both = BatchEnsembleNetwork(
+        copy.deepcopy(plain), members=3, std=0.1, generator=torch.Generator().manual_seed(0)
+    ).eval()
     wanted = torch.stack([member_of(plain, both, m)(X) for m in range(3)])
     torch.testing.assert_close(both.members(X), wanted, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(both(X).exp(), wanted.softmax(-1).mean(0), rtol=1e-4, atol=1e-5)
@@ -135,18 +138,18 @@ def test_a_batch_ensemble_is_its_members_written_out(name: str) -> None:
 def test_one_member_with_factors_of_one_is_the_plain_network(name: str) -> None:
     plain = network(name)
     torch.testing.assert_close(
-        BatchEnsemble(copy.deepcopy(plain), members=1, std=0.0).eval()(X), plain(X).log_softmax(-1)
+        BatchEnsembleNetwork(copy.deepcopy(plain), members=1, std=0.0).eval()(X), plain(X).log_softmax(-1)
     )
     calm = mean_field(copy.deepcopy(plain))
     torch.testing.assert_close(calm.eval()(X), plain(X))
     dropped = with_dropout(copy.deepcopy(plain), where="layers")
     torch.testing.assert_close(dropped.eval()(X), plain(X))
-    many = MIMO(network(name), members=1).eval()
+    many = MIMONetwork(network(name), members=1).eval()
     torch.testing.assert_close(many(X), plain(X).log_softmax(-1))
 
 
 def test_a_batch_can_be_divided_among_members() -> None:
-    both = BatchEnsemble(network("mlp"), members=3)
+    both = BatchEnsembleNetwork(network("mlp"), members=3)
     loss = OfMembers(CrossEntropy(), 3, "divide")
     pairs = loss.prepare(both, batch_of(), no_scene())
     assert pairs.draw("member").tolist() == [0, 0, 1, 1, 2, 2]
@@ -157,7 +160,7 @@ def test_a_batch_can_be_divided_among_members() -> None:
 
 
 def test_the_network_inside_is_not_called_by_chance() -> None:
-    both = BatchEnsemble(network("mlp"), members=2)
+    both = BatchEnsembleNetwork(network("mlp"), members=2)
     with pytest.raises(InputError, match="whose turn it is for 6 rows, but it is nobody's"):
         both.network(X)
 
@@ -165,7 +168,7 @@ def test_the_network_inside_is_not_called_by_chance() -> None:
 def test_parameter_counts_of_wrn_28_10() -> None:
     with torch.device("meta"):
         plain = sum(p.numel() for p in wrn((3, 32, 32), 10).parameters())
-        shared = sum(p.numel() for p in BatchEnsemble(wrn((3, 32, 32), 10), members=4).parameters())
+        shared = sum(p.numel() for p in BatchEnsembleNetwork(wrn((3, 32, 32), 10), members=4).parameters())
         many = sum(p.numel() for p in wrn((9, 32, 32), 30).parameters())
         doubled = mean_field(wrn((3, 32, 32), 10))
         extra = sum(m.rho.numel() for m in doubled.modules() if isinstance(m, Flipout))
@@ -176,7 +179,7 @@ def test_parameter_counts_of_wrn_28_10() -> None:
 
 def test_rank_one_factors_are_drawn_for_every_example_and_cut_off() -> None:
     torch.manual_seed(0)
-    both = Rank1(nn.Linear(4, 3), members=2, std=0.5)
+    both = Rank1Network(nn.Linear(4, 3), members=2, std=0.5)
     layer = both.network
     assert isinstance(layer, RankOneLayer)
     layer.r.data[0, 0] = 50.0
@@ -201,7 +204,7 @@ def test_rank_one_factors_are_drawn_for_every_example_and_cut_off() -> None:
 
 
 def test_posteriors_start_where_the_published_ones_do() -> None:
-    both = Rank1(nn.Linear(400, 300), members=4, generator=torch.Generator().manual_seed(0))
+    both = Rank1Network(nn.Linear(400, 300), members=4, generator=torch.Generator().manual_seed(0))
     layer = both.network
     assert isinstance(layer, RankOneLayer)
     assert layer.r_rho.mean().item() == pytest.approx(-3.437516, abs=0.01)
@@ -217,7 +220,7 @@ def test_posteriors_start_where_the_published_ones_do() -> None:
 def test_divergences_and_their_gradients_are_those_of_torch(kind: str) -> None:
     torch.manual_seed(0)
     if kind == "rank1":
-        model: nn.Module = Rank1(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)), members=2, std=0.3).double()
+        model: nn.Module = Rank1Network(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)), members=2, std=0.3).double()
         pairs = [
             (mu, rho, torch.ones_like(mu))
             for m in model.modules()
@@ -327,7 +330,7 @@ def test_channels_of_several_inputs_are_ordered_by_colour() -> None:
 
 
 def test_mimo_adds_up_the_losses_of_shuffled_members() -> None:
-    model = MIMO(network("cnn", 3), members=3).eval()
+    model = MIMONetwork(network("cnn", 3), members=3).eval()
     loss = OfInputs(CrossEntropy(), members=3, repetitions=2)
     batch = loss.prepare(model, batch_of(), no_scene())
     assert len(batch) == 12
@@ -347,7 +350,7 @@ def test_mimo_adds_up_the_losses_of_shuffled_members() -> None:
 
 
 def test_a_penalty_of_the_batch_counts_for_every_member_of_mimo() -> None:
-    model = MIMO(network("mlp", 2), members=2).eval()
+    model = MIMONetwork(network("mlp", 2), members=2).eval()
     loss = OfInputs(MMCE(), members=2, repetitions=1)
     batch = loss.prepare(model, batch_of(), no_scene())
     terms, _ = loss.evaluate(model, batch)
@@ -376,9 +379,9 @@ def test_dropout_draws_in_prediction_while_statistics_hold_still() -> None:
 
 
 def test_dropout_finds_its_place() -> None:
-    slots = [m for m in with_dropout(network("wrn"), 0.2).modules() if isinstance(m, Dropping)]
+    slots = [m for m in with_dropout(network("wrn"), 0.2).modules() if isinstance(m, DropoutLayer)]
     assert [m.inner.p for m in slots] == [0.2] * 3  # one per residual branch
-    assert len([m for m in with_dropout(network("mlp")).modules() if isinstance(m, Dropping)]) == 2
+    assert len([m for m in with_dropout(network("mlp")).modules() if isinstance(m, DropoutLayer)]) == 2
     with pytest.raises(InputError, match="Expected a place for dropout"):
         with_dropout(nn.Linear(2, 2))
     with pytest.raises(OptionError, match=r"Expected p in \(0, 1\), but got 1"):
@@ -392,21 +395,21 @@ def test_samples_of_a_network_that_does_not_draw_are_refused() -> None:
 
 def test_drawing_ends_also_after_an_error() -> None:
     model = mean_field(network("mlp"))
-    with drawing(model):
+    with sampling(model):
         assert not torch.equal(model(X), model(X))
-    with pytest.raises(ZeroDivisionError), drawing(model):
+    with pytest.raises(ZeroDivisionError), sampling(model):
         _ = 1 / 0
     assert torch.equal(model(X), model(X))
 
 
 def test_weights_are_averaged_from_the_start_epoch_on() -> None:
-    course, swa, model = Course(8, 10, 2, 4), SWA(start=0.5), nn.Linear(1, 1, bias=False)
+    horizon, swa, model = Horizon(20, 2, 4, 8), SWA(start=0.5), nn.Linear(1, 1, bias=False)
     seen = []
     for step in range(1, 21):
         model.weight.data.fill_(float(step * step))
         if step % 2 == 0 and step // 2 >= 5:
             seen.append(step * step)
-        swa.step_end(model, step, course)
+        swa.step_end(model, step, horizon)
     assert swa.n == len(seen) == 6
     assert swa.members[0]["weight"].item() == pytest.approx(sum(seen) / 6)
 
@@ -414,7 +417,7 @@ def test_weights_are_averaged_from_the_start_epoch_on() -> None:
 def test_statistics_of_averaged_weights_are_those_of_the_training_data() -> None:
     model = nn.Sequential(nn.BatchNorm1d(3, momentum=0.3), nn.Dropout(0.9), nn.Linear(3, 2)).train()
     x = torch.randn(10, 3) * 3 + 2
-    take_statistics(model, [x[:4], x[4:8], x[:1]])
+    update_batch_norm(model, [x[:4], x[4:8], x[:1]])
     parts = x[:4].double(), x[4:8].double()
     mean, var = (sum(f(part) for part in parts) / 2 for f in (lambda p: p.mean(0), lambda p: p.var(0)))
     norm = model[0]
@@ -423,8 +426,8 @@ def test_statistics_of_averaged_weights_are_those_of_the_training_data() -> None
     assert norm.momentum == 0.3
     assert all(module.training for module in model.modules())
     swa = SWA(start=1.0)
-    swa.step_end(model, 2, Course(10, 2, 1, 4))
-    swa.finish(model, Split(x, torch.zeros(10).long()), Course(10, 2, 1, 4))
+    swa.step_end(model, 2, Horizon(2, 1, 4, 10))
+    swa.finish(model, Split(x, torch.zeros(10).long()), Horizon(2, 1, 4, 10))
     # Three batches, of 3, 3 and 4 examples, each with the weight of its size.
     torch.testing.assert_close(swa.members[0]["0.running_mean"].double(), x.double().mean(0), rtol=1e-5, atol=1e-5)
     assert torch.equal(swa.members[0]["2.weight"], model[2].weight)
@@ -432,29 +435,29 @@ def test_statistics_of_averaged_weights_are_those_of_the_training_data() -> None
 
 @pytest.mark.parametrize("epoch", [0, 50, 80, 81, 100, 140, 145, 161, 250])
 def test_learning_rates_of_swa(epoch: int) -> None:
-    swa, course = SWA(start=161 / 300, lr=0.5), Course(100, 300, 3, 50)
-    assert swa.first_epoch(course) == 161
-    found = 0.1 * swa.factor(lambda t: 7.0, 3 * epoch + 2, course)
+    swa, horizon = SWA(start=161 / 300, lr=0.5), Horizon(900, 3, 50, 100)
+    assert swa.first_epoch(horizon) == 161
+    found = 0.1 * swa.factor(lambda t: 7.0, 3 * epoch + 2, horizon)
     assert found == pytest.approx(oracle.swa_lr(epoch, 161, 0.1, 0.05))
 
 
 def test_learning_rates_and_members_of_snapshots() -> None:
-    snap, course = Snapshot(cycles=5, keep=3), Course(100, 200, 1, 100)
+    snap, horizon = Snapshot(cycles=5, keep=3), Horizon(200, 1, 100, 100)
 
     def cosine(t: float) -> float:
         return 0.5 * (1 + math.cos(math.pi * t))
 
     for step in range(200):
-        assert 0.2 * snap.factor(cosine, step, course) == pytest.approx(oracle.snapshot_lr(0.2, step, 40))
-    assert snap.factor(cosine, 200, course) == pytest.approx(0)
+        assert 0.2 * snap.factor(cosine, step, horizon) == pytest.approx(oracle.snapshot_lr(0.2, step, 40))
+    assert snap.factor(cosine, 200, horizon) == pytest.approx(0)
     model = nn.Linear(1, 1)
     for step in range(1, 201):
         model.weight.data.fill_(float(step))
-        snap.step_end(model, step, course)
+        snap.step_end(model, step, horizon)
     assert [weights["weight"].item() for weights in snap.members] == [120, 160, 200]
     uneven = Snapshot(cycles=3)
     for step in range(1, 8):
-        uneven.step_end(model, step, Course(7, 7, 1, 1))
+        uneven.step_end(model, step, Horizon(7, 1, 1, 7))
     assert len(uneven.members) == 3
 
 

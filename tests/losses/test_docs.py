@@ -18,7 +18,7 @@ def test_every_part_has_a_row(document: str, kind: object) -> None:
     rows = re.findall(r"^\| (`.*?`) \|", (DOCS / document).read_text(), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     hooks = {"attach", "prepare", "evaluate", "observe", "epoch_end"}
-    assert named - hooks == {part.name for part in kind}
+    assert named - hooks == {part.name for part in kind if part.package == "surefoot"}
 
 
 @pytest.mark.usefixtures("mypkg")

@@ -226,7 +226,7 @@ def test_mit_sees_clean_logits_through_a_linear_network() -> None:
     for where, n in (("logits", 1), ("stages", 2)):
         shares = torch.tensor([[0.8, 0.1], [0.9, 0.3]], dtype=torch.float64)[:n].expand(4, n, 2)
         drawn = {"partner_inputs": x.roll(1, 0), "partner_labels": Y.roll(1), "shares": shares}
-        terms, outputs = mit.MIT(where).evaluate(model, Batch(x, Y, Y, drawn))
+        terms, outputs = mit.MIT(where=where).evaluate(model, Batch(x, Y, Y, drawn))
         torch.testing.assert_close(outputs, model(x))
         partners = F.cross_entropy(model(x.roll(1, 0)), Y.roll(1))
         close(terms.per_example.mean().detach(), (0.5 * F.cross_entropy(model(x), Y) + 0.5 * partners).item())

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from surefoot.errors import InputError, OptionError
 from surefoot.margins.bounds import log_logit_curvature
+from surefoot.margins.calibration import log_ece
 from surefoot.margins.lipschitz import certified_margin, margin_lipschitz
-from surefoot.margins.log_ece import log_ece
 from surefoot.margins.margin import log_odds_against, log_one_minus_exp, log_softplus, predicted_margin, true_margin
-from surefoot.margins.moments import log_bounded_moment, log_moment, moments
+from surefoot.margins.moments import log_bounded_moment, log_moment, margin_moments
 from surefoot.margins.robust import attacked_margin, first_order_margin, linear_margin
 from surefoot.metrics.ece import ece
 
@@ -67,7 +67,7 @@ def test_log_helpers_keep_their_precision() -> None:
 
 def test_moments_are_ordered() -> None:
     m = true_margin(T, LABELS)
-    found = moments(m, 3, robust=m - 0.3, lipschitz=torch.full((4,), 2.0), epsilon=0.2)
+    found = margin_moments(m, 3, robust=m - 0.3, lipschitz=torch.full((4,), 2.0), epsilon=0.2)
     assert found.q_minus is not None
     assert found.q_zero is not None
     assert found.q_plus is not None
@@ -75,7 +75,7 @@ def test_moments_are_ordered() -> None:
     assert found.q <= found.q_zero
     assert (found.gamma, found.share_negative) == (-5.0, 0.25)
     with pytest.raises(InputError, match="Expected robust margins at most the true ones"):
-        moments(m, 3, robust=m + 1)
+        margin_moments(m, 3, robust=m + 1)
 
 
 def net(seed: int, activation: type[nn.Module] = nn.Tanh, sizes: tuple[int, ...] = (6, 8, 7, 4)) -> nn.Sequential:

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from surefoot.certificate import certify, step_checks
 from surefoot.data.fashion import fashion
 from surefoot.errors import InputError
-from surefoot.margins.ascent import Ascent, ascent_checks, csam_loss, mean_log_odds, sam_coefficients
+from surefoot.margins.ascent import AscentStep, ascent_checks, csam_loss, mean_log_odds, sam_coefficients
 from surefoot.margins.bounds import Evidence, bound_checks
 from surefoot.margins.check import Check
 from surefoot.schema import Split
@@ -99,7 +99,7 @@ def test_a_violation_would_be_seen() -> None:
         "corollary B.8",
         "corollary B.8, bounded",
     }
-    step = Ascent(torch.tensor([0.0]).double(), torch.tensor([0.0]).double(), 1.0, 1.0, kappa_min=0.0)
+    step = AscentStep(torch.tensor([0.0]).double(), torch.tensor([0.0]).double(), 1.0, 1.0, kappa_min=0.0)
     assert "lemma 1" in {check.name for check in violated(ascent_checks(step))}
     nan = Check("x", "x", math.nan, 1.0)
     assert nan.violated
@@ -178,7 +178,7 @@ def test_step_theorems_on_random_networks(seed: int, kind: str, m: int, scale: f
 )
 def test_entropy_theorems_for_any_confidences(before: list[float], rises: list[float], gamma: float) -> None:
     s = torch.tensor(before, dtype=torch.float64)
-    step = Ascent(s, s + torch.tensor(rises[: len(before)], dtype=torch.float64), 0.0, 0.1)
+    step = AscentStep(s, s + torch.tensor(rises[: len(before)], dtype=torch.float64), 0.0, 0.1)
     checks = ascent_checks(step, gammas=(gamma,))
     assert violated(checks) == []
     assert ("theorem 1" if len(before) == 1 else "theorem 2") in applied(checks)
@@ -209,17 +209,17 @@ def test_without_a_gradient_nothing_is_violated() -> None:
 
 
 def test_the_lemma_does_not_apply_where_the_path_bends_down_too_much() -> None:
-    step = Ascent(torch.tensor([0.0]).double(), torch.tensor([0.1]).double(), 1.0, 0.5, kappa_min=-3.0)
+    step = AscentStep(torch.tensor([0.0]).double(), torch.tensor([0.1]).double(), 1.0, 0.5, kappa_min=-3.0)
     lemma = next(check for check in ascent_checks(step) if check.name == "lemma 1")
     assert not lemma.applies
     assert lemma.why == "needs κ_min ≥ −‖g‖/ρ = -2, but it is -3"
     condition = next(check for check in ascent_checks(step) if check.name == "κ_min condition")
     assert not condition.holds
     assert not condition.violated  # an assumption that fails is a finding
-    kinked = Ascent(step.before, step.after, 1.0, 0.5, kappa_min=0.0, rough="ReLU")
+    kinked = AscentStep(step.before, step.after, 1.0, 0.5, kappa_min=0.0, rough="ReLU")
     assert "ReLU has kinks" in next(check for check in ascent_checks(kinked) if check.name == "lemma 1").why
     with pytest.raises(InputError, match="Expected one value per example before and after"):
-        Ascent(torch.zeros(2), torch.zeros(3), 1.0, 0.5)
+        AscentStep(torch.zeros(2), torch.zeros(3), 1.0, 0.5)
 
 
 def test_csam_loss_of_the_test_vector() -> None:
@@ -232,7 +232,7 @@ def test_csam_loss_of_the_test_vector() -> None:
 
 def test_geometric_mean_and_coefficients_by_hand() -> None:
     p, p_tilde = torch.tensor([0.9, 0.6]).double(), torch.tensor([0.7, 0.5]).double()
-    step = Ascent(torch.log(1 / p - 1), torch.log(1 / p_tilde - 1), 0.4, 0.5)
+    step = AscentStep(torch.log(1 / p - 1), torch.log(1 / p_tilde - 1), 0.4, 0.5)
     g, g_tilde = p.prod().sqrt().item(), p_tilde.prod().sqrt().item()
     assert torch.sigmoid(-mean_log_odds(step.before)).item() == pytest.approx(g)
     lam, lam_zero = sam_coefficients(step)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from surefoot.curvature.eigenbasis import TopEigenbasis
+from surefoot.curvature import hessian_top_eigenpairs
 from surefoot.method import parse_method
 from surefoot.optim import Parts, build_optimizer
 from surefoot.optim.bulk import Projected
@@ -86,7 +86,7 @@ class TopOfBatch:
     def __call__(self, last):
         first = next(self.model.parameters())
         x, y = batches(1, n=32, shape=(1, 4, 4) if isinstance(self.model, Net) else first.shape[1:])[0]
-        return TopEigenbasis(self.model, x.to(first), y % 2, k=self.k)()
+        return hessian_top_eigenpairs(self.model, x.to(first), y % 2, k=self.k).vectors
 
 
 def make(text, model):

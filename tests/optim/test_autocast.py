@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from surefoot.curvature.path import moved
+from surefoot.curvature import perturbed
 from surefoot.ensembles.snapshot import Snapshot
 from surefoot.optim.sam import SAM
 from tests.optim.problems import losses, make, names
@@ -142,7 +142,7 @@ def test_members_of_an_ensemble():
     ensemble.members = [{name: scale * value for name, value in model.state_dict().items()} for scale in (0.5, 2.0)]
     with bf16(), torch.no_grad():
         own = model(x).float()
-        seen = [model(x).float() for _ in ensemble.looks(model, make("sgd", model), 0)]
+        seen = [model(x).float() for _ in ensemble.forward_passes(model, make("sgd", model), 0)]
         assert torch.equal(model(x).float(), own)
     assert not torch.equal(seen[0], own)
     assert not torch.equal(seen[0], seen[1])
@@ -153,7 +153,7 @@ def test_weights_that_are_moved_to_be_looked_at():
     direction = torch.ones(sum(parameter.numel() for parameter in model.parameters()))
     with bf16(), torch.no_grad():
         own = model(x).float()
-        with moved(model, direction):
+        with perturbed(model, direction):
             there = model(x).float()
         assert torch.equal(model(x).float(), own)
     assert (there - own).abs().max() > 1

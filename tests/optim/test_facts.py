@@ -85,14 +85,14 @@ def test_the_length_of_other_climbs_is_measured_on_request():
     assert optimizer.facts.eps_norm is None
     optimizer.detail = True
     x, y = batches(1, shape=(12,))[0]
-    optimizer.zero_grad()
-    optimizer.loss(model(x), y).backward()
-    before = [p.detach().clone() for p in model.parameters()]
-    with optimizer.perturbed():
-        moved = [p.detach() - old for p, old in zip(model.parameters(), before, strict=True)]
-        length = torch.cat([d.flatten() for d in moved]).norm().item()
-        optimizer.loss(model(x), y).backward()
-    assert optimizer._now.eps_norm == pytest.approx(length, rel=1e-5)
+    seen = []
+
+    def closure():
+        seen.append(torch.cat([p.detach().flatten().clone() for p in model.parameters()]))
+        return F.cross_entropy(model(x), y, reduction="none")
+
+    optimizer.step(closure)
+    assert optimizer.facts.eps_norm == pytest.approx((seen[1] - seen[0]).norm().item(), rel=1e-5)
 
 
 def test_closures_that_call_backward_give_the_same_facts():

@@ -9,13 +9,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from surefoot.optim import Parts
-from surefoot.optim._plain import Plain
 from surefoot.optim.asam import ASAM
 from surefoot.optim.csam import CSAM
 from surefoot.optim.fisher_sam import FisherSAM
 from surefoot.optim.fsam import FSAM
 from surefoot.optim.gnp import GNP
 from surefoot.optim.gsam import GSAM
+from surefoot.optim.plain import Plain
 from surefoot.optim.sam import SAM
 from surefoot.optim.ssam import SSAM
 from surefoot.optim.usam import USAM

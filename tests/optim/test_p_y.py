@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from surefoot.errors import InputError
 from surefoot.losses.cross_entropy import CrossEntropy
 from surefoot.optim import Plain
-from surefoot.optim._surprise import understood
+from surefoot.optim._closure import read_losses
 from surefoot.optim.csam import CSAM
 from surefoot.optim.sam import SAM
 from surefoot.schema import LossTerms
@@ -66,17 +66,17 @@ def doubled(losses):
 @pytest.mark.parametrize("form", PLAIN)
 def test_torchs_cross_entropy_is_known_for_what_it_is(form):
     losses = PLAIN[form]()
-    terms, surprise = understood(LossTerms(losses))
-    assert surprise is losses
+    terms, nll = read_losses(LossTerms(losses))
+    assert nll is losses
     assert terms.counted is None
     labels = LABELS if len(losses) == 8 else TOKEN_LABELS
     true = (ROWS if len(losses) == 8 else TOKENS).log_softmax(-1).gather(-1, labels[..., None])
-    torch.testing.assert_close(surprise.flatten(), -true.flatten(), atol=0.05 if form == "half" else 1e-6, rtol=0)
+    torch.testing.assert_close(nll.flatten(), -true.flatten(), atol=0.05 if form == "half" else 1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("form", OTHER)
 def test_everything_else_is_not_taken_for_it(form):
-    assert understood(LossTerms(OTHER[form]()))[1] is None
+    assert read_losses(LossTerms(OTHER[form]()))[1] is None
 
 
 @pytest.mark.parametrize("form", OTHER)

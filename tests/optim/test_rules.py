@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from surefoot.optim._rules import Rule
+from surefoot.optim.rules import Rule
 from tests.optim.problems import make
 
 
@@ -68,7 +68,7 @@ def test_many_parameters_are_remembered_in_their_places(name):
     model[7].requires_grad_(False)
     optimizer = make(name, model)
     optimizer.step(lambda: torch.stack([(p**2).sum() for p in model]))
-    (memory,) = [v for rule in optimizer._rules.values() for v in rule.state_dict().values() if isinstance(v, list)]
+    (memory,) = [v for rule in optimizer.rules.values() for v in rule.state_dict().values() if isinstance(v, list)]
     moving = [parameter for parameter in model if parameter.requires_grad]
     assert len(memory) == len(moving)
     assert all(value.shape == parameter.shape for value, parameter in zip(memory, moving, strict=True))

@@ -9,16 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from surefoot.curvature.gauss_newton import GaussNewton
-from surefoot.curvature.hessian import Hessian
+from surefoot.curvature import GaussNewton, Hessian
 from surefoot.errors import OptionError
 from surefoot.losses.label_smoothing import LabelSmoothing
 from surefoot.method import parse_method
+from surefoot.moment import Horizon, Moment
 from surefoot.optim import build_optimizer
-from surefoot.schema import Moment, Splits
-from surefoot.trackers import build_trackers
-from surefoot.trackers._base import Probe
-from surefoot.training.tracker import Horizon
+from surefoot.schema import Splits
+from surefoot.trackers import Probe, build_trackers
 
 HORIZON = Horizon(100, 10, 16)
 
@@ -30,7 +28,7 @@ def model() -> nn.Module:
 
 
 def measured(text: str, model: nn.Module, splits: Splits, **rest: object) -> dict[str, float]:
-    (tracker,) = build_trackers([text], HORIZON)
+    (tracker,) = build_trackers([text], HORIZON).values()
     return tracker.measure(Moment(3, 0, model, splits, **rest))
 
 
@@ -106,7 +104,7 @@ def test_margins_and_quality(model: nn.Module, small_splits: Splits) -> None:
     assert {key.partition("/")[2] for key in found if key.startswith("calibration/")} == {
         key.partition("/")[2] for key in found if key.startswith("test/")
     }
-    smoothed = LabelSmoothing(0.3)
+    smoothed = LabelSmoothing(alpha=0.3)
     found = measured("objective", model, small_splits, loss=smoothed)
     assert found["test/objective"] == pytest.approx(smoothed(logits, labels).per_example.mean().item(), rel=1e-5)
     assert measured("objective", model, small_splits) == {}

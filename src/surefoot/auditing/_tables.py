@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -21,21 +20,29 @@ from surefoot.auditing._names import (
     picked_by_hand,
     take_apart,
 )
-from surefoot.auditing._readers import Batches, Columns, read_table, table_suffix
+from surefoot.auditing._readers import Batches, Columns
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
 from surefoot.errors import InputError
 
 
 def open_table(
-    path: Path, group_names: tuple[str, ...], label: str | None, scores: tuple[str, ...] = ()
+    where: str,
+    batches: Batches,
+    group_names: tuple[str, ...],
+    label: str | None,
+    scores: tuple[str, ...] = (),
+    *,
+    names_once: bool = False,
 ) -> list[Source]:
     """List the predictions in a table.
 
     Args:
-        path: The file.
+        where: The file, for messages.
+        batches: Reads it.
         group_names: Columns that divide the rows into slices.
         label: The label column, where its name does not tell.
         scores: The score columns, where their names do not tell.
+        names_once: Whether a column of class names holds one per class instead of one per row.
 
     Returns:
         One source per model.
@@ -43,35 +50,40 @@ def open_table(
     Raises:
         InputError: If the file cannot be read or its columns do not tell what they are.
     """
-    batches = read_table(path)
     with closing(batches(64, None, ())) as reading:
         first, _ = next(reading, ({}, None))
     if not any(len(values) for values in first.values()):
-        raise InputError(f"Expected at least one row, but {path.name} has none. Check the file.")
+        raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
     if missing := [name for name in (*group_names, *([label] if label else []), *scores) if name not in first]:
-        raise InputError(f"Expected a column {missing[0]!r}, but {path.name} has {_shown(first)}. Check its name.")
-    label = label or label_column([name for name in first if name not in scores], path.name)
-    picks = [] if label is None else _picks(path, batches, first, group_names, label, scores)
+        raise InputError(f"Expected a column {missing[0]!r}, but {where} has {_shown(first)}. Check its name.")
+    label = label or label_column([name for name in first if name not in scores], where)
+    picks = [] if label is None else _picks(where, batches, first, group_names, label, scores, names_once)
     picks = [pick for pick in picks if pick.labels not in pick.scores]
     if not picks:
         raise InputError(
-            f"Expected a label column and scores such as logit_0, logit_1 or prob_cat, prob_dog, but {path.name} has "
+            f"Expected a label column and scores such as logit_0, logit_1 or prob_cat, prob_dog, but {where} has "
             f"{_shown(first)}. Rename them, or say which with --labels and --scores."
         )
     notes = notes_on_weights(filter(is_weight, first), (*group_names, label or "", *scores), "Column")
-    return [replace(_source(path, batches, pick, group_names), notes=notes) for pick in picks]
+    return [replace(_source(where, batches, pick, group_names), notes=notes) for pick in picks]
 
 
 def _picks(
-    path: Path, batches: Batches, first: Columns, group_names: tuple[str, ...], label: str, scores: tuple[str, ...]
+    where: str,
+    batches: Batches,
+    first: Columns,
+    group_names: tuple[str, ...],
+    label: str,
+    scores: tuple[str, ...],
+    names_once: bool,
 ) -> list[Pick]:
     lists = [name for name, values in first.items() if _is_list(values)]
     known = {name: part.role for name in first if (part := take_apart(name))}
     usable = [name for name in first if name in lists or known.get(name) in ("labels", "classes")]
-    picks, classes = pick_arrays(usable, label, path.name)
-    names = _class_names(path, first, classes) if classes else ()
+    picks, classes = pick_arrays(usable, label, where)
+    names = _class_names(first, classes, names_once) if classes else ()
     if len(scores) == 1:
-        picks = picked_by_hand(scores[0], [label], label, path.name)
+        picks = picked_by_hand(scores[0], [label], label, where)
     elif scores:
         return [by_hand(scores, label)]
     if picks:
@@ -79,15 +91,15 @@ def _picks(
     rest = [name for name in first if name != label and name not in group_names and name not in lists]
     if picks := pick_columns([label, *rest], label):
         return picks
-    return pick_by_values(first, rest, label, lambda: _label_texts(path, batches, label), path.name)
+    return pick_by_values(first, rest, label, lambda: _label_texts(where, batches, label), where)
 
 
-def _class_names(path: Path, first: Columns, key: str) -> tuple[str, ...]:
+def _class_names(first: Columns, key: str, names_once: bool) -> tuple[str, ...]:
     """Read names that stand once in a file of columns, or in every row as a list."""
     values = first[key]
     if _is_list(values):
         return tuple(str(name) for name in values[0])
-    is_once = table_suffix(path) == ".json" and isinstance(values, np.ndarray)
+    is_once = names_once and isinstance(values, np.ndarray)
     return tuple(str(name) for name in values) if is_once else ()
 
 
@@ -95,22 +107,22 @@ def _is_list(values: Column) -> bool:
     return values.ndim == 2 if isinstance(values, np.ndarray) else any(isinstance(value, list) for value in values)
 
 
-def _label_texts(path: Path, batches: Batches, label: str) -> set[str]:
+def _label_texts(where: str, batches: Batches, label: str) -> set[str]:
     found: set[str] = set()
-    for each in _label_parts(path, batches, label):
+    for each in _label_parts(where, batches, label):
         found.update(texts_of(each.ravel()))
     return found
 
 
-def _label_parts(path: Path, batches: Batches, label: str) -> Generator[Array]:
+def _label_parts(where: str, batches: Batches, label: str) -> Generator[Array]:
     row = 0
     with closing(batches(rows_per_chunk(1), [label], ())) as reading:
         for columns, _ in reading:
-            yield labels(columns[label], row, path.name)
+            yield labels(columns[label], row, where)
             row += len(columns[label])
 
 
-def _source(path: Path, batches: Batches, pick: Pick, group_names: tuple[str, ...]) -> Source:
+def _source(where: str, batches: Batches, pick: Pick, group_names: tuple[str, ...]) -> Source:
     names = list(dict.fromkeys((*pick.scores, pick.labels, *group_names)))
 
     def start() -> Generator[Raw]:
@@ -120,17 +132,17 @@ def _source(path: Path, batches: Batches, pick: Pick, group_names: tuple[str, ..
         with closing(batches(n, names, pick.scores if several else ())) as reading:
             for columns, share in reading:
                 groups = {name: texts(columns[name]) for name in group_names}
-                found = labels(columns[pick.labels], row, path.name)
-                yield Raw(_scores(columns, pick, row, path.name), found, groups, share)
+                found = labels(columns[pick.labels], row, where)
+                yield Raw(_scores(columns, pick, row, where), found, groups, share)
                 row += len(found)
 
     def start_labels() -> Generator[Array]:
-        return _label_parts(path, batches, pick.labels)
+        return _label_parts(where, batches, pick.labels)
 
     what = pick.scores[0] if len(pick.scores) == 1 else f"{pick.scores[0]}…{pick.scores[-1]}"
     took = f"{what!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
     columns = (pick.scores, pick.labels)
-    return Source(pick.model, pick.split, took, pick.kind, pick.class_names, path.name, columns, start, start_labels)
+    return Source(pick.model, pick.split, took, pick.kind, pick.class_names, where, columns, start, start_labels)
 
 
 def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> Array:

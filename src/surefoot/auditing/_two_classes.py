@@ -14,7 +14,8 @@ from surefoot.auditing._reading import Reading
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics.interval import Interval, no_interval
 from surefoot.metrics.reliability import Reliability
-from surefoot.metrics.risk import Risk, judge_risk, ranking, rate_interval, risk_of_sums, risk_sums
+from surefoot.metrics.risk import Risk, judge_risk, ranking, risk_of_sums, risk_sums
+from surefoot.metrics.shares import exact_ends
 from surefoot.metrics.verdict import Finding
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
@@ -129,7 +130,7 @@ def two_classes(
         auroc=ranks[0] if ranks else None,
         average_precision=ranks[1] if ranks else None,
         common=chosen.name if rate > 0.5 else chosen.other,
-        common_accuracy=Interval("common_accuracy", share, *rate_interval(share, n, level), level, "wilson", 0),
+        common_accuracy=Interval("common_accuracy", share, *exact_ends(share * n, n, level), level, "exact", 0),
         nll=_nll(risk, labels),
         repairs=repairs,
         fitted_on=on,

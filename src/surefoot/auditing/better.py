@@ -17,7 +17,7 @@ from surefoot.metrics.ece_interval import ece_difference
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.mean_losses import loss
 from surefoot.metrics.paired import paired_gap, paired_share
-from surefoot.metrics.verdict import Verdict
+from surefoot.metrics.verdict import CalibrationVerdict
 from surefoot.registry import METRICS
 
 Letter = Literal["A", "B"]
@@ -66,7 +66,9 @@ class Better:
     by: Literal["confidence_gap", "ece"]
 
 
-def better_calibrated(a: Verdict, b: Verdict, bins: tuple[Tensor, Tensor], pair: Pair, share: float) -> Better | None:
+def better_calibrated(
+    a: CalibrationVerdict, b: CalibrationVerdict, bins: tuple[Tensor, Tensor], pair: Pair, share: float
+) -> Better | None:
     """Return which one is better calibrated.
 
     Two things can show it: that confidence is off by less, and a smaller ECE. Each is looked at with half the chance of
@@ -98,7 +100,7 @@ def better_calibrated(a: Verdict, b: Verdict, bins: tuple[Tensor, Tensor], pair:
     return found[0] if agrees else None
 
 
-def _larger_gap(a: Verdict, b: Verdict, pair: Pair, share: float, level: float) -> Letter | None:
+def _larger_gap(a: CalibrationVerdict, b: CalibrationVerdict, pair: Pair, share: float, level: float) -> Letter | None:
     less, more = (scaled(pair.gap(level, sign), a.gap.estimate + sign * b.gap.estimate, share) for sign in (-1, 1))
     if 0.0 in less or 0.0 in more:
         return None

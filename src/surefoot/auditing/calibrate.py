@@ -12,10 +12,10 @@ from surefoot.auditing._kind import Said
 from surefoot.auditing._labels import Meaning
 from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing.audit import choose_one
-from surefoot.auditing.files import open_predictions
+from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import plain
-from surefoot.calibrators import Calibrator
-from surefoot.calibrators.compare import NONE, Comparison, compare_calibrators
+from surefoot.calibrators import Calibrator, fit
+from surefoot.calibrators.compare import NONE, CalibratorComparison, compare_calibrators
 from surefoot.calibrators.none import Unchanged
 from surefoot.errors import InputError, SplitError
 from surefoot.registry import CALIBRATORS
@@ -57,7 +57,8 @@ class Fitted:
 
     file: str
     took: str
-    comparison: Comparison
+    comparison: CalibratorComparison
+    chosen: str
     calibrator: Calibrator
     """The one to use; where nothing is to be repaired, one that changes nothing."""
     n: int
@@ -70,7 +71,7 @@ class Fitted:
 
     def use(self) -> str:
         """Say in one line which calibrator to use and why."""
-        best, name = self.comparison.best, self.calibrator.name
+        best, name = self.comparison.best, self.chosen
         if name == best:
             return f"use {best}: {self.comparison.reason.rstrip('.')}"
         nll = {each.name: f"{each.nll:.4f}" for each in self.comparison.candidates}
@@ -114,7 +115,7 @@ def check_saving(path: Path) -> None:
 
 
 def calibrate(
-    path: Path | str,
+    source: Any,
     *,
     method: str | None = None,
     kind: Said | None = None,
@@ -128,7 +129,7 @@ def calibrate(
     """Compare calibrators by cross-validation and fit the one to use.
 
     Args:
-        path: The file. Of a file with a calibration and a test set, the calibration set is used.
+        source: The file, or predictions in memory. Of a calibration and a test set, the calibration set is used.
         method: Fit this one, whatever the others do.
         kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
@@ -144,17 +145,19 @@ def calibrate(
     Raises:
         SplitError: If the file holds test rows only.
     """
-    wanted = method if method in (None, NONE) else CALIBRATORS[method].name
-    where = Path(path).name
-    found = open_predictions(path, kind=kind, labels=labels, scores=scores, labels_are=labels_are)
+    wanted = method
+    if method not in (None, NONE):
+        CALIBRATORS.parse(method)  # raises where there is none, before the file is read
+    where = name_of(source)
+    found = open_predictions(source, kind=kind, labels=labels, scores=scores, labels_are=labels_are)
     audited, held_out = choose_one(found, model, where)
-    source = held_out or audited
-    if source.split == "test":
+    rows = held_out or audited
+    if rows.split == "test":
         raise SplitError(
-            f"Expected rows to fit on, but {where} holds a test set only ({source.took}). Fit on the calibration set, "
+            f"Expected rows to fit on, but {where} holds a test set only ({rows.took}). Fit on the calibration set, "
             "or rename the arrays to logits and labels if no test depends on them."
         )
-    reading = read(source, n_bins=15, where=where, sampled_values=FITTED_VALUES, on_rows=on_rows)
+    reading = read(rows, n_bins=15, where=where, sampled_values=FITTED_VALUES, on_rows=on_rows)
     if len(reading.labels) < 2 * n_folds:
         raise InputError(f"Expected at least {2 * n_folds} rows to compare on, but {where} has {reading.n}. Give more.")
     few = max(2 * n_folds, COMPARED_VALUES // reading.n_classes)
@@ -164,11 +167,12 @@ def calibrate(
     if chosen == NONE:
         calibrator = Unchanged("calibration")
     elif calibrator is None or chosen != comparison.best or len(compared.labels) < len(reading.labels):
-        calibrator = CALIBRATORS[chosen].build(Predictions(reading.logits, reading.labels, "calibration"))
+        calibrator = fit(chosen, Predictions(reading.logits, reading.labels, "calibration"))
     return Fitted(
         file=where,
-        took=source.took,
+        took=rows.took,
         comparison=comparison,
+        chosen=chosen,
         calibrator=calibrator,
         n=reading.n,
         n_classes=reading.n_classes,
@@ -176,14 +180,14 @@ def calibrate(
         origin=Origin(where, reading.n, reading.labels_digest, _finite_mean(reading)),
         fitted_to={
             "n_classes": reading.n_classes,
-            "class_names": list(source.class_names),
-            "scores": list(source.columns[0]),
-            "kind": source.kind,
+            "class_names": list(rows.class_names),
+            "scores": list(rows.columns[0]),
+            "kind": rows.kind,
         },
-        notes=(*reading.doubts, *source.notes),
+        notes=(*reading.doubts, *rows.notes),
     )
 
 
 def _finite_mean(reading: Reading) -> float:
-    mean = reading.moments["nll"].mean
+    mean = reading.values["nll"].mean
     return mean if math.isfinite(mean) else -1.0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 from surefoot.auditing._kind import Said
 from surefoot.auditing._labels import Meaning
-from surefoot.auditing._reading import MOST_RANKED, OnRows, Reading
+from surefoot.auditing._reading import ALWAYS, MOST_RANKED, OnRows, Reading
 from surefoot.auditing.audit import audit_source, choose_one
 from surefoot.auditing.better import Pair, better_calibrated, scaled
-from surefoot.auditing.files import open_predictions
+from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.result import Audit, AuditComparison
 from surefoot.auditing.told_apart import told_apart
 from surefoot.errors import InputError
@@ -19,8 +20,8 @@ from surefoot.metrics.interval import Interval, no_interval
 
 
 def compare_audits(
-    path_a: Path | str,
-    path_b: Path | str,
+    source_a: Any,
+    source_b: Any,
     *,
     kind: Said | None = None,
     labels: str | None = None,
@@ -31,13 +32,14 @@ def compare_audits(
     positive: str | None = None,
     n_bins: int = 15,
     level: float = 0.95,
+    metrics: str | Sequence[str] | None = None,
     on_rows: OnRows | None = None,
 ) -> AuditComparison:
-    """Audit two files and compare them, example by example.
+    """Audit two files, or predictions in memory, and compare them, example by example.
 
     Args:
-        path_a: One file.
-        path_b: The other.
+        source_a: One of them.
+        source_b: The other.
         kind: Logits, probabilities or percent, where names and values do not tell.
         labels: The labels' file, array or column, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
@@ -47,6 +49,7 @@ def compare_audits(
         positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
         level: Of the intervals.
+        metrics: What to show of both; else the usual measures.
         on_rows: Called while reading.
 
     Returns:
@@ -57,10 +60,14 @@ def compare_audits(
         InputError: If the examples are not the same.
     """
     read = []
-    for path, name in zip((path_a, path_b), told_apart((path_a, path_b)), strict=True):
-        sources = open_predictions(path, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
+    both = (source_a, source_b)
+    names = told_apart(both) if all(map(is_path, both)) else [name_of(each) for each in both]
+    for source, name in zip(both, names, strict=True):
+        sources = open_predictions(
+            source, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are
+        )
         chosen = choose_one(sources, model, name)
-        read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive))
+        read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics))
     (audit_a, a), (audit_b, b) = read
     _check_same_examples(audit_a, a, audit_b, b)
     few = min(len(a.labels), MOST_RANKED)
@@ -69,7 +76,7 @@ def compare_audits(
         "accuracy": scaled(pair.share(level), _accuracy(a) - _accuracy(b), few / a.n),
         "confidence_gap": scaled(pair.gap(level), _gap(a) - _gap(b), few / a.n),
         "ece": ece_difference(audit_a.verdict.ece, audit_b.verdict.ece),
-        **{name: _loss(name, pair, a, b, level) for name in ("nll", "brier")},
+        **{name: _loss(name, pair, a, b, level) for name in ALWAYS},
     }
     better = better_calibrated(audit_a.verdict, audit_b.verdict, (a.bins.sums, b.bins.sums), pair, few / a.n)
     return AuditComparison(audit_a, audit_b, differences, few if few < a.n else None, better)
@@ -99,7 +106,7 @@ def _gap(reading: Reading) -> float:
 
 
 def _loss(name: str, pair: Pair, a: Reading, b: Reading, level: float) -> Interval:
-    estimate = a.moments[name].mean - b.moments[name].mean
+    estimate = a.values[name].mean - b.values[name].mean
     if not math.isfinite(estimate):
         return no_interval(name, estimate, level, "it is infinite for one of them")
     return scaled(pair.loss(name, level), estimate, len(pair.labels) / a.n)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
 from surefoot.auditing._kind import Said, tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
-from surefoot.auditing._readers import TABLES, table_suffix
+from surefoot.auditing._memory import Held, hold
+from surefoot.auditing._readers import TABLES, read_table, table_suffix
 from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._tables import open_table
 from surefoot.errors import InputError
@@ -20,7 +22,7 @@ SUFFIXES = (".npz", ".npy", *TABLES)
 
 
 def open_predictions(
-    path: Path | str,
+    source: Any,
     *,
     kind: Said | None = None,
     labels: str | None = None,
@@ -28,10 +30,11 @@ def open_predictions(
     scores: Sequence[str] = (),
     labels_are: Meaning | None = None,
 ) -> list[Source]:
-    """List the predictions in a file, without reading more than need be.
+    """List the predictions in a file or in memory, without reading more than need be.
 
     Args:
-        path: ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl`` or ``.parquet``.
+        source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl`` or ``.parquet`` file; or a
+            DataFrame, arrays by name, or :class:`~surefoot.schema.Predictions`.
         kind: What the scores are, where names and values do not tell or tell wrongly.
         labels: The labels' array or column, for ``.npy`` their file, where names do not tell.
         groups: Arrays or columns that divide the rows into slices.
@@ -45,7 +48,38 @@ def open_predictions(
     Raises:
         InputError: If the file is missing, cannot be read or does not tell what it holds.
     """
-    path = Path(path).expanduser()
+    groups, scores = tuple(groups), tuple(scores)
+    found = (
+        _open_file(Path(source), groups, labels, scores)
+        if is_path(source)
+        else _open_held(hold(source), groups, labels, scores)
+    )
+    return [_settled(each, kind, labels_are) for each in found]
+
+
+def is_path(source: Any) -> bool:
+    """Return whether predictions are in a file rather than in memory."""
+    return isinstance(source, str | Path)
+
+
+def name_of(source: Any) -> str:
+    """Name a file, or what is in memory, for people."""
+    return Path(source).name if is_path(source) else hold(source).name
+
+
+def _open_held(held: Held, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...]) -> list[Source]:
+    found = open_table(held.name, held.batches, groups, labels, scores)
+    if held.class_names:
+        found = [replace(each, class_names=held.class_names) for each in found]
+    if held.split:
+        found = [replace(each, split=held.split) for each in found]
+    if held.meaning is not None:
+        found = [replace(each, meaning=held.meaning, settled=True) for each in found]
+    return found
+
+
+def _open_file(path: Path, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...]) -> list[Source]:
+    path = path.expanduser()
     if path.is_dir():
         raise InputError(f"Expected a file of predictions, but {path} is a folder. Name a file in it.")
     if not path.is_file():
@@ -54,15 +88,13 @@ def open_predictions(
     if suffix not in SUFFIXES:
         raise InputError(f"Expected a file in {', '.join(SUFFIXES)}, but got {path.name!r}. Save it as one of these.")
     if suffix == ".npz":
-        found = open_npz(path, tuple(groups), labels, tuple(scores))
-    elif suffix == ".npy":
+        return open_npz(path, groups, labels, scores)
+    if suffix == ".npy":
         if groups or scores:
             named = "--group" if groups else "--scores"
             raise InputError(f"Expected {named} with a file that names its columns, but .npy does not. Save an .npz.")
-        found = open_npy(path, labels)
-    else:
-        found = open_table(path, tuple(groups), labels, tuple(scores))
-    return [_settled(source, kind, labels_are) for source in found]
+        return open_npy(path, labels)
+    return open_table(path.name, read_table(path), groups, labels, scores, names_once=suffix == ".json")
 
 
 def files_of(path: Path | str, labels: str | None = None) -> list[Path]:

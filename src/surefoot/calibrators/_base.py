@@ -131,7 +131,7 @@ class Calibrator(ABC):
         if kind is None or sorted(given) != sorted(wanted):
             raise InputError(
                 f"Expected a saved calibrator, but got {values.get('calibrator')!r} with {', '.join(given)}. Known are "
-                f"{', '.join(sorted(Calibrator._kinds))}."
+                f"{', '.join(sorted(Calibrator._kinds))}. If it is your own, import its module first."
             )
         return kind(**{key: np.asarray(v, np.float64) if isinstance(v, list) else v for key, v in given.items()})
 
@@ -220,6 +220,28 @@ class Head(nn.Module):
     def forward(self, logits: Tensor) -> Tensor:
         """Return calibrated logits in the type of the logits; float64 inside, as when they are repaired as arrays."""
         return self._repair(self, logits.double()).to(logits.dtype)
+
+
+def fit(method: str, predictions: Predictions) -> Calibrator:
+    """Fit a calibrator by its name.
+
+    Args:
+        method: Registered, with options such as ``"histogram:n_bins=10"``, or your own as ``"mypkg.parts:fit_mine"``.
+        predictions: Of the calibration split.
+
+    Returns:
+        The fitted calibrator.
+
+    Raises:
+        InputError: If it is none.
+    """
+    fitted = CALIBRATORS.build(CALIBRATORS.parse(method), predictions)
+    if not isinstance(fitted, Calibrator):
+        raise InputError(
+            f"Expected {method} to return a Calibrator, but got {type(fitted).__name__}. Return a subclass of "
+            "surefoot.calibrators.Calibrator."
+        )
+    return fitted
 
 
 def check_fitting_data(predictions: Predictions) -> tuple[Tensor, Tensor]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from surefoot.calibrators._base import Array, Calibrator, check_fitting_data
+from surefoot.calibrators._base import Array, Calibrator, check_fitting_data, fit
 from surefoot.errors import InputError
 from surefoot.registry import CALIBRATORS, METRICS
 from surefoot.schema import Predictions
@@ -38,7 +38,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CalibratorComparison:
     """All candidates from the smallest NLL up, the one to use, and why."""
 
     candidates: tuple[Candidate, ...]
@@ -57,7 +57,7 @@ def compare_calibrators(
     *,
     n_folds: int = 5,
     generator: torch.Generator | None = None,
-) -> Comparison:
+) -> CalibratorComparison:
     """Fit calibrators on parts of the examples, score them on the rest, and choose.
 
     The NLL decides, because it is a proper score: it rewards calibration without forgiving lost sharpness. Among
@@ -65,7 +65,7 @@ def compare_calibrators(
 
     Args:
         predictions: Of the calibration split.
-        names: Registered calibrators; all when left out. Doing nothing is always among the candidates.
+        names: Calibrators as for :func:`fit`; all registered ones when left out. Doing nothing is always a candidate.
         n_folds: Into how many parts the examples are divided.
         generator: Divides the examples; the same way each time when left out.
 
@@ -79,28 +79,31 @@ def compare_calibrators(
     n, n_classes = logits.shape
     if not 2 <= n_folds <= n:
         raise InputError(f"Expected 2 to {n} folds for {n} examples, but got {n_folds}. 5 is usual.")
-    wanted = list(dict.fromkeys(names)) if names is not None else [part.name for part in CALIBRATORS]
-    many = [name for name in wanted if CALIBRATORS[name].facts.get("class_pairs") and n_classes**2 > n]
+    listed = names if names is not None else [part.name for part in CALIBRATORS]
+    wanted = [name for name in dict.fromkeys(listed) if name != NONE]
+    many = [name for name in wanted if _has_class_pairs(name) and n_classes**2 > n]
     order = torch.randperm(n, generator=generator or make_generator(0, "folds")).numpy()
     folds = [np.sort(fold) for fold in np.array_split(order, n_folds)]
     probs = {NONE: torch.from_numpy(np.asarray(logits, np.float64)).softmax(1).numpy()}
     sizes = {NONE: 0}
-    for name in (name for name in wanted if name not in many and name != NONE):
-        probs[name], sizes[name] = _out_of_fold(CALIBRATORS[name].build, predictions, folds)
+    for name in (name for name in wanted if name not in many):
+        probs[name], sizes[name] = _out_of_fold(name, predictions, folds)
     candidates = _score(probs, sizes, labels)
     best, reason = _choose(candidates)
-    fitted = CALIBRATORS[best].build(predictions) if best != NONE else None
-    return Comparison(candidates, best, reason, n_folds, fitted, tuple(many))
+    fitted = fit(best, predictions) if best != NONE else None
+    return CalibratorComparison(candidates, best, reason, n_folds, fitted, tuple(many))
 
 
-def _out_of_fold(
-    fit: Callable[[Predictions], Calibrator], predictions: Predictions, folds: list[np.ndarray[Any, Any]]
-) -> tuple[Array, int]:
+def _has_class_pairs(name: str) -> bool:
+    return bool(CALIBRATORS.read(name)[0].facts.get("class_pairs"))
+
+
+def _out_of_fold(name: str, predictions: Predictions, folds: list[np.ndarray[Any, Any]]) -> tuple[Array, int]:
     """Return each example's probabilities from the calibrator that has not seen it."""
     probs = np.empty(predictions.logits.shape)
     for fold in folds:
         rest = np.delete(np.arange(len(probs)), fold)
-        fitted = fit(Predictions(predictions.logits[rest], predictions.labels[rest], predictions.split))
+        fitted = fit(name, Predictions(predictions.logits[rest], predictions.labels[rest], predictions.split))
         probs[fold] = fitted.probs(predictions.logits[fold])
     return probs, fitted.n_parameters
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from importlib import import_module
 from typing import NoReturn
 
@@ -27,6 +28,7 @@ for _commands in ("train", "report", "parts", "audit", "data", "shift", "study")
 def main() -> None:
     """Run a command and turn every failure into one line and an exit code."""
     sys.path.insert(0, os.getcwd())  # users name their own parts as module:function
+    warnings.showwarning = _warn
     debug = "--debug" in sys.argv  # wherever it stands
     try:
         code = app([word for word in sys.argv[1:] if word != "--debug"], standalone_mode=False)
@@ -54,3 +56,7 @@ def main() -> None:
 def _fail(message: str, code: int) -> NoReturn:
     print("Error: " + " ".join(message.split()), file=sys.stderr)
     sys.exit(code)
+
+
+def _warn(message: Warning | str, *place: object, **more: object) -> None:
+    print("Warning: " + " ".join(str(message).split()), file=sys.stderr)

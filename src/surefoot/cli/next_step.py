@@ -21,7 +21,7 @@ def next_steps(
     Args:
         files: One, or one per audit.
         audits: As ``Audit.to_json`` writes them.
-        told: What was said about the files: ``kind``, ``scores``, ``labels``, ``labels_are``.
+        told: What was said about the files: ``logits``, ``probs``, ``percent``, ``scores``, ``labels``, ``labels_are``.
 
     Returns:
         A command and a note, which is empty where there is a file to fit on.
@@ -33,7 +33,7 @@ def _next_step(path: Path, audit: Mapping[str, Any], told: Mapping[str, Any]) ->
     beside = path if audit["held_out"] else held_out_beside(path)
     target = str(beside) if beside is not None else f"HELD-OUT{_ending(path)}"
     words = ["surefoot", "calibrate", target]
-    words += [f"--{told['kind']}"] if told["kind"] else []
+    words += [f"--{kind}" for kind in ("logits", "probs", "percent") if told[kind]]
     words += [word for name in told["scores"] for word in ("--scores", name)]
     if told["labels"] is not None and path.suffix != ".npy":  # those in a file of their own are of other rows
         words += ["--labels", told["labels"]]

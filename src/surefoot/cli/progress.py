@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from surefoot.report.numbers import show_seconds
+from surefoot.schema import MethodSpec
 from surefoot.studies.engine import Job, Listener, News
 
 
@@ -108,6 +109,19 @@ def showing(weights: Mapping[Path, float]) -> Iterator[Listener]:
     """
     with _bars() as bars:
         yield _Display(bars, weights)
+
+
+@contextmanager
+def following() -> Iterator[Callable[[Sequence[Job]], Listener]]:
+    """Show runs on stderr while the block lasts, from when it is known which ones."""
+    with _bars() as bars:
+        yield lambda jobs: _Display(bars, {job.path: _weight(job.spec.method) for job in jobs})
+
+
+def _weight(method: MethodSpec) -> float:
+    """Guess how long a run takes beside others."""
+    members = method.ensemble.options.get("members", 1) if method.ensemble else 1
+    return (1.0 if method.base is None else 2.0) * float(members or 1)
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from surefoot.api import check_out, read_seeds
 from surefoot.cli.app import AsJson, app
 from surefoot.cli.show_study import show_study
-from surefoot.cli.train import check_out, read_seeds
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The top eigenspace of the Hessian: as a basis that optimizers project with, and as a frame for the gradient."""
+"""The top eigenspace of the Hessian: what optimizers project with, and what the gradient is compared with."""
 
 from __future__ import annotations
 
@@ -6,71 +6,56 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.curvature.hessian import Hessian
-from surefoot.curvature.lanczos import Eigen, lanczos
+from surefoot.curvature.krylov import Eigenpairs, lanczos
 from surefoot.curvature.objective import LossFunction, cross_entropy
 from surefoot.errors import InputError
 
 
-class TopEigenbasis:
-    """A callable that gives the top-k Hessian eigenvectors of a loss, warm-started from the last call's.
-
-    Made for optimizers that remove or keep the gradient's part in this space: they take it as a plain callable.
-    Eigenvalues are the algebraically largest. The basis is orthonormal to rounding.
+def hessian_top_eigenpairs(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    k: int,
+    start: Tensor | None = None,
+    loss: LossFunction = cross_entropy,
+    tol: float = 1e-2,
+    chunk: int | None = None,
+    max_products: int = 60,
+) -> Eigenpairs:
+    """Find the k algebraically largest eigenvalues of the Hessian and their eigenvectors.
 
     Args:
-        model: The model in training.
-        inputs: The whole training set, or a fixed part of it.
-        labels: Its labels.
-        k: How many vectors.
+        model: Any module, at its weights as they are now.
+        inputs: Shape ``(n, *shape)``.
+        labels: Shape ``(n,)``.
+        k: How many.
+        start: The last eigenvectors, shape ``(d, k)``, to go on from.
         loss: One value per example, or ``LossTerms``.
         tol: Relative error of the eigenvalues, by Lanczos's estimate.
         chunk: Rows per chunk.
-        max_products: At most so many products per call.
+        max_products: At most so many products.
 
-    Attributes:
-        last: What the last call found, or None.
+    Returns:
+        Values, and orthonormal vectors in the order of ``model.parameters()`` without frozen ones.
+
+    Raises:
+        InputError: If the gradient is zero and there is nothing else to start from.
 
     Example:
         >>> model = nn.Linear(1, 2, bias=False)
         >>> _ = nn.init.zeros_(model.weight)
-        >>> TopEigenbasis(model, torch.tensor([[2.0]]), torch.tensor([0]), k=1)().abs()
+        >>> hessian_top_eigenpairs(model, torch.tensor([[2.0]]), torch.tensor([0]), k=1).vectors.abs()
         tensor([[0.7071],
                 [0.7071]])
     """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        inputs: Tensor,
-        labels: Tensor,
-        *,
-        k: int,
-        loss: LossFunction = cross_entropy,
-        tol: float = 1e-2,
-        chunk: int | None = None,
-        max_products: int = 60,
-    ) -> None:
-        self._model, self._inputs, self._labels = model, inputs, labels
-        self._loss, self._chunk, self._tol, self._max = loss, chunk, tol, max_products
-        self.k = k
-        self.last: Eigen | None = None
-
-    def __call__(self) -> Tensor:
-        """Return the basis at the weights as they are now.
-
-        Returns:
-            Orthonormal columns, shape ``(d, k)``, in the order of ``model.parameters()`` without frozen ones.
-        """
-        operator = Hessian(self._model, self._inputs, self._labels, loss=self._loss, chunk=self._chunk)
-        gradient = operator.gradient[:, None]
-        start = gradient if self.last is None else torch.cat([self.last.vectors, gradient], dim=1)
-        if not bool(start.any()):
-            raise InputError("Expected a gradient to start from, but it is zero. Train a step first.")
-        floor = self.k + 3 if self.last is None else 2 * self.k + 2
-        self.last = lanczos(
-            operator, self.k, start=start, tol=self._tol, min_products=floor, max_products=max(self._max, floor)
-        )
-        return self.last.vectors
+    operator = Hessian(model, inputs, labels, loss=loss, chunk=chunk)
+    gradient = operator.gradient[:, None]
+    first = gradient if start is None else torch.cat([start, gradient], dim=1)
+    if not bool(first.any()):
+        raise InputError("Expected a gradient to start from, but it is zero. Train a step first.")
+    floor = k + 3 if start is None else 2 * k + 2
+    return lanczos(operator, k, start=first, tol=tol, min_products=floor, max_products=max(max_products, floor))
 
 
 def alignment(gradient: Tensor, basis: Tensor) -> float:

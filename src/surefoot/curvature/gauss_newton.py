@@ -32,7 +32,7 @@ def _load_forward_mode() -> None:
         importlib.import_module("torch._decomp.decompositions_for_jvp")
 
 
-class _Tape:
+class _Linearization:
     """One chunk's recorded logits with the two maps v → Jv and w → Jᵀw."""
 
     def __init__(self, owner: GaussNewton, inputs: Tensor, labels: Tensor, cotangent: Tensor | None) -> None:
@@ -136,31 +136,31 @@ class GaussNewton(Operator):
         self.pushed: Tensor | None = None
         sizes = [len(y) for _, y in self._chunks]
         given: Sequence[Tensor | None] = [None] * len(sizes) if cotangent is None else cotangent.split(sizes)
-        self._tapes: list[_Tape] = []
+        self._kept: list[_Linearization] = []
         self._share = gradient
         wants = cotangent is not None or gradient > 0
         self.pulled = torch.zeros(self._weights.d, dtype=self.dtype, device=self.device) if wants else None
         if cache or wants:
             with still(model):
                 for (x, y), u in zip(self._chunks, given, strict=True):
-                    tape = _Tape(self, x, y, u)
-                    if self.pulled is not None and tape.pulled is not None:
-                        self.pulled += tape.pulled
+                    kept = _Linearization(self, x, y, u)
+                    if self.pulled is not None and kept.pulled is not None:
+                        self.pulled += kept.pulled
                     if cache:
-                        self._tapes.append(tape)
+                        self._kept.append(kept)
 
-    def _fresh_tapes(self) -> Iterator[_Tape]:
+    def _fresh_linearizations(self) -> Iterator[_Linearization]:
         self._share = 0.0  # only the construction mixes
-        return (_Tape(self, *pair, None) for pair in self._chunks)
+        return (_Linearization(self, *pair, None) for pair in self._chunks)
 
     def _product(self, v: Tensor) -> Tensor:
         result = torch.zeros_like(v)
         parts = self._weights.parts(v)
         pushed = []
         with still(self._model):
-            for tape in self._tapes or self._fresh_tapes():
-                w = tape.middle(tape.push(parts))
-                result += self._weights.pull([tape.logits], [w])
+            for part in self._kept or self._fresh_linearizations():
+                w = part.middle(part.push(parts))
+                result += self._weights.pull([part.logits], [w])
                 pushed.append(w.detach())
         self.pushed = torch.cat(pushed)
         return result

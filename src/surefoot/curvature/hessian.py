@@ -12,7 +12,7 @@ from surefoot.curvature.operator import Operator
 
 
 @dataclass
-class _Tape:
+class _RecordedGradient:
     """The recorded gradient of one chunk, ready to be differentiated again."""
 
     loss: Tensor
@@ -61,26 +61,28 @@ class Hessian(Operator):
         self._model, self._loss = model, loss
         self._n = len(labels)
         self._chunks = chunks(inputs, labels, chunk)
-        self._tapes: list[_Tape] = []
+        self._recorded: list[_RecordedGradient] = []
         self.loss = 0.0
         self.gradient = torch.zeros(self._weights.d, dtype=self.dtype, device=self.device)
         with still(model):
             for pair in self._chunks:
-                tape = self._record(*pair)
-                self.loss += tape.loss.item()
-                self.gradient += self._weights.flat(tape.grads)
+                recorded = self._record(*pair)
+                self.loss += recorded.loss.item()
+                self.gradient += self._weights.flat(recorded.grads)
                 if cache:
-                    self._tapes.append(tape)
+                    self._recorded.append(recorded)
 
-    def _record(self, inputs: Tensor, labels: Tensor) -> _Tape:
+    def _record(self, inputs: Tensor, labels: Tensor) -> _RecordedGradient:
         loss = total_loss(self._loss, self._model(inputs), labels, self._n)
-        return _Tape(loss, torch.autograd.grad(loss, self._weights.params, create_graph=True, allow_unused=True))
+        return _RecordedGradient(
+            loss, torch.autograd.grad(loss, self._weights.params, create_graph=True, allow_unused=True)
+        )
 
     def _product(self, v: Tensor) -> Tensor:
         result = torch.zeros_like(v)
         parts = self._weights.parts(v)
         with still(self._model):
-            for tape in self._tapes or (self._record(*pair) for pair in self._chunks):
-                live = [(grad, part) for grad, part in zip(tape.grads, parts, strict=True) if grad is not None]
+            for recorded in self._recorded or (self._record(*pair) for pair in self._chunks):
+                live = [(grad, part) for grad, part in zip(recorded.grads, parts, strict=True) if grad is not None]
                 result += self._weights.pull([grad for grad, _ in live], [part for _, part in live])
         return result

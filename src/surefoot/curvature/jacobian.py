@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import jacrev, vmap
 
-from surefoot.curvature.chain import backward, is_chain, layers
 from surefoot.curvature.objective import Weights, still, substituted
+from surefoot.curvature.perceptron import backward, is_perceptron, record_layers
 
 
 def jacobian_grams(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tensor:
     r"""Return :math:`J_i J_i^\top` of every example, exactly.
 
-    A chain of linear layers is done layer by layer, for about one gradient in all:
+    A perceptron is done layer by layer, for about one gradient in all:
     :math:`\sum_l (\|x_i^l\|^2 + 1)\, \delta_i^l \delta_i^{l\top}`. Any other model takes one Jacobian per example; that
     costs about K gradients and ``chunk · K`` times the memory of the weights. Where that cannot be done for many
     examples at once, which is tried on the first one, it is done for one after another.
@@ -28,7 +28,7 @@ def jacobian_grams(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tens
     Returns:
         Shape ``(n, classes, classes)``.
     """
-    if is_chain(model):
+    if is_perceptron(model):
         return _layerwise(model, inputs)
     params = Weights(model).params
     with still(model):
@@ -73,11 +73,11 @@ def _gram_of(logits: Tensor, params: list[Tensor]) -> Tensor:
 
 
 def _layerwise(model: nn.Module, inputs: Tensor) -> Tensor:
-    logits, found = layers(model, inputs)
+    logits, layers = record_layers(model, inputs)
     n, k = logits.shape
     total = torch.zeros(n, k, k, dtype=logits.dtype, device=logits.device)
     ones = torch.eye(k, dtype=logits.dtype, device=logits.device)[:, None, :].expand(k, n, k)
-    for layer, carried in zip(found, backward(found, ones), strict=True):
+    for layer, carried in zip(layers, backward(layers, ones), strict=True):
         scale = torch.zeros(n, dtype=logits.dtype, device=logits.device)
         if layer.linear.weight.requires_grad:
             scale += layer.inputs.square().sum(1)
@@ -94,7 +94,7 @@ def jacobian_norms(model: nn.Module, inputs: Tensor, *, chunk: int = 32) -> Tens
     Args:
         model: Any module.
         inputs: Shape ``(n, *shape)``.
-        chunk: Examples at a time where the model is no chain of linear layers.
+        chunk: Examples at a time where the model is no perceptron.
 
     Returns:
         Shape ``(n,)``.

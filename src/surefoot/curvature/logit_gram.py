@@ -1,40 +1,39 @@
-"""The Gauss–Newton matrix of a chain, folded into logit space: small, and with the same eigenvalues."""
+"""The Gauss–Newton matrix of a perceptron, folded into logit space: small, and with the same eigenvalues."""
 
 from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor, nn
 
-from surefoot.curvature.chain import backward, entering, forward, is_chain, is_trained, layers, pull, row_gram
 from surefoot.curvature.logit_hessian import softmax_product
 from surefoot.curvature.objective import LossFunction, cross_entropy, mse
 from surefoot.curvature.operator import Operator
+from surefoot.curvature.perceptron import backward, forward, is_perceptron, record_layers
 from surefoot.errors import InputError
 
 
 class LogitGram(Operator):
     r"""The matrix :math:`\tfrac1n S^\top J J^\top S` of size nK, where :math:`H_z = SS^\top`.
 
-    It shares all non-zero eigenvalues with the Gauss–Newton matrix :math:`\tfrac1n J^\top S S^\top J`. For a chain of
-    linear layers :math:`JJ^\top` is: backward through the chain, multiply by each layer's input Gram matrix, forward
-    through the chain. A product costs n² · width instead of n · weights, so it pays up to n ≈ 2,000.
+    It shares all non-zero eigenvalues with the Gauss–Newton matrix :math:`\tfrac1n J^\top S S^\top J`. For a
+    perceptron :math:`JJ^\top` is: backward through the layers, multiply by each layer's input Gram matrix, forward
+    through the layers. A product costs n² · width instead of n · weights, so it pays up to n ≈ 2,000.
 
     Args:
-        model: A chain of linear layers and activations.
+        model: A perceptron.
         inputs: Shape ``(n, *shape)``.
         labels: Shape ``(n,)``; not used, there for the common signature.
         loss: ``cross_entropy`` or ``mse``.
-        input_gram: x xᵀ of the flattened inputs if known; the inputs of a fixed probe never change.
 
     Attributes:
         logits: Shape ``(n, classes)``.
 
     Raises:
-        InputError: If the model is no chain, or the loss another one.
+        InputError: If the model is no perceptron, or the loss another one.
 
     Example:
+        >>> import torch
         >>> model = nn.Linear(2, 2, bias=False)
         >>> _ = nn.init.zeros_(model.weight)
         >>> matrix = LogitGram(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0])).dense()
@@ -49,20 +48,17 @@ class LogitGram(Operator):
         labels: Tensor,
         *,
         loss: LossFunction = cross_entropy,
-        input_gram: Tensor | None = None,
     ) -> None:
-        if not is_chain(model) or loss not in (cross_entropy, mse):
+        if not is_perceptron(model) or loss not in (cross_entropy, mse):
             raise InputError(
-                "Expected a chain of linear layers with cross-entropy or MSE, but got another network or loss. "
-                "Use GaussNewton."
+                "Expected a perceptron with cross-entropy or MSE, but got another network or loss. Use GaussNewton."
             )
-        self.logits, self._layers = layers(model, inputs)
+        self.logits, self._layers = record_layers(model, inputs)
         n, k = self.logits.shape
         super().__init__(n * k, self.logits.dtype, self.logits.device)
         self._model, self._n = model, n
         self._roots = self.logits.softmax(-1).sqrt() if loss is cross_entropy else None
-        known = [input_gram] + [None] * (len(self._layers) - 1)
-        self._grams = [row_gram(layer, gram) for layer, gram in zip(self._layers, known, strict=True)]
+        self._grams = [layer.gram() for layer in self._layers]
 
     def root(self, u: Tensor) -> Tensor:
         """Return S u for logit-space rows: p^½ ∘ u − p (p^½ · u), or √(2/K) u for MSE."""
@@ -82,24 +78,7 @@ class LogitGram(Operator):
         moved = forward(self._layers, [gram @ delta for gram, delta in pairs])
         return (self.root_transposed(moved) / self._n).reshape(-1)
 
-    def to_weights(self, u: Tensor) -> Tensor:
-        """Turn an eigenvector here into the unit eigenvector of the Gauss–Newton matrix: Jᵀ S u, normalised.
-
-        Args:
-            u: Shape ``(n · classes,)``.
-
-        Returns:
-            Shape ``(d,)``.
-        """
-        v = pull(self._model, self._layers, self.root(u.view(self._n, -1)))
-        unit: Tensor = v / v.norm()
-        return unit
-
-    def cross(self, others: Tensor) -> Tensor:
-        """Return the inner products of other inputs with the probe's, as the first layer sees them, ``(m, n)``."""
-        return entering(self._model, others) @ self._layers[0].inputs.T
-
-    def rayleigh(self, u: Tensor, value: float, others: Tensor, cross: Tensor) -> float:
+    def rayleigh(self, u: Tensor, value: float, others: Tensor) -> float:
         r"""Return :math:`v^\top A v / v^\top v` on other examples, with v = Jᵀ S u never formed.
 
         J of the others times Jᵀ of the probe is, layer by layer, the inner products of what enters both times the
@@ -109,22 +88,14 @@ class LogitGram(Operator):
             u: An eigenvector here.
             value: Its eigenvalue λ.
             others: The other inputs, shape ``(m, *shape)``.
-            cross: What :meth:`cross` gave for them.
 
         Returns:
             The quotient.
         """
-        logits, found = layers(self._model, others)
-        moves = []
+        logits, layers = record_layers(self._model, others)
         deltas = backward(self._layers, self.root(u.view(self._n, -1)))
-        for index, (here, there, delta) in enumerate(zip(found, self._layers, deltas, strict=True)):
-            inner = torch.zeros(len(others), self._n, dtype=u.dtype, device=u.device)
-            if is_trained(here.linear.weight):
-                inner = inner + (cross if index == 0 else here.inputs @ there.inputs.T)
-            if is_trained(here.linear.bias):
-                inner = inner + 1
-            moves.append(inner @ delta)
-        moved = forward(found, moves)
+        pairs = zip(layers, self._layers, deltas, strict=True)
+        moved = forward(layers, [there.gram(here.inputs) @ delta for here, there, delta in pairs])
         pushed = moved * 2 / logits.shape[1] if self._roots is None else softmax_product(logits.softmax(-1), moved)
         return ((moved * pushed).sum() / len(others) / (self._n * value * u.square().sum())).item()
 

@@ -16,7 +16,7 @@ from surefoot.errors import InputError
 
 
 @dataclass(frozen=True)
-class Path:
+class AscentPath:
     """What happens between θ (t = 0) and θ̃ = θ + ρ g/‖g‖ (t = 1).
 
     Attributes:
@@ -46,7 +46,7 @@ class Path:
 
 
 @contextmanager
-def moved(model: nn.Module, direction: Tensor) -> Iterator[None]:
+def perturbed(model: nn.Module, direction: Tensor) -> Iterator[None]:
     """Shift the trainable weights by a vector; afterwards they are back, copied bit for bit.
 
     Args:
@@ -79,7 +79,7 @@ def ascent_path(
     eigenvalues: bool = True,
     tol: float = 1e-3,
     max_products: int = 60,
-) -> Path:
+) -> AscentPath:
     r"""Follow :math:`\theta' = (1-t)\theta + t\tilde\theta`, :math:`\tilde\theta = \theta + \rho\, g/\|g\|`.
 
     Args:
@@ -112,7 +112,7 @@ def ascent_path(
     rows = []
     start, warm = u, False
     for t in ts.tolist():
-        with moved(model, t * rho * u):
+        with perturbed(model, t * rho * u):
             operator = Hessian(model, inputs, labels, loss=loss)
             along = (u @ (operator @ u)).item()
             kappa, error = float("nan"), float("nan")
@@ -124,4 +124,4 @@ def ascent_path(
                 start, warm = found.start + SHARE * u, True
             rows.append((operator.loss, kappa, error, along))
     columns = torch.tensor(rows, dtype=torch.float64).T
-    return Path(ts, columns[0], columns[1], columns[2], columns[3], norm, rho, u)
+    return AscentPath(ts, columns[0], columns[1], columns[2], columns[3], norm, rho, u)

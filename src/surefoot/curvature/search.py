@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from surefoot.curvature.gauss_newton import GaussNewton
-from surefoot.curvature.lanczos import End, Krylov, assess
+from surefoot.curvature.krylov import End, Krylov, assess
 from surefoot.curvature.operator import Operator
 from surefoot.errors import InputError
 
 
 @dataclass(frozen=True)
-class Caution:
-    """How far to trust Lanczos's estimates at one end of the spectrum; measured on training runs.
+class StoppingRule:
+    """When a search at one end of the spectrum may stop, and how its error is reported; measured on training runs.
 
     Attributes:
         warm_floor: Products before a warm estimate can be believed.
@@ -35,13 +35,13 @@ class Caution:
     cap: float
     least: float
 
-    def bar(self, value: float, estimate: float, residual: float, tol: float) -> float:
+    def error_bar(self, value: float, estimate: float, residual: float, tol: float) -> float:
         """Return the error to report of a value that was searched to a relative tolerance."""
         return max(min(self.safety * estimate, self.cap * residual), self.least * tol * abs(value))
 
 
-TOP = Caution(warm_floor=5, cold_floor=6, turned_floor=8, stricter=2.0, safety=4.0, cap=1.0, least=1.0)
-BOTTOM = Caution(  # the edge of a bulk, where neighbours are near
+TOP = StoppingRule(warm_floor=5, cold_floor=6, turned_floor=8, stricter=2.0, safety=4.0, cap=1.0, least=1.0)
+BOTTOM = StoppingRule(  # the edge of a bulk, where neighbours are near
     warm_floor=20, cold_floor=20, turned_floor=20, stricter=4.0, safety=16.0, cap=2.0, least=10.0
 )
 KEPT = 3  # Ritz vectors that the next search starts from: the one that takes over is most likely among them
@@ -49,8 +49,8 @@ SHARE = 0.1  # of each further one
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search gives.
+class SearchResult:
+    """One end of a spectrum, as far as a search has found it.
 
     Attributes:
         value: The eigenvalue.
@@ -60,7 +60,6 @@ class Found:
         start: v with a share of the next Ritz vectors: where the next search begins.
         pushed: What pulls back to ``start``, in logit space, where the operator gives it.
         n_products: Products with the operator.
-        n_narrow: Cheaper products with a narrow one.
         warm: Whether the start was good enough.
     """
 
@@ -72,7 +71,6 @@ class Found:
     pushed: Tensor | None
     n_products: int
     warm: bool
-    n_narrow: int = 0
 
 
 def search(
@@ -84,7 +82,7 @@ def search(
     warm: bool,
     warm_products: int,
     max_products: int,
-) -> Found:
+) -> SearchResult:
     """Grow a space until the estimate is good enough; a warm start that fails goes on as a cold one.
 
     Args:
@@ -103,11 +101,11 @@ def search(
         InputError: If the start is not finite.
     """
     end: End = "bottom" if bottom else "top"
-    caution = BOTTOM if bottom else TOP
+    rule = BOTTOM if bottom else TOP
     if not bool(start.any()):  # a saturated model: no gradient, and very likely no curvature
         start, warm = torch.ones_like(start), False
     start = start / start.abs().max()  # of an almost saturated one, whose squares would be zero
-    granted = max(warm_products, caution.warm_floor)
+    granted = max(warm_products, rule.warm_floor)
     space = Krylov(operator, start, max_products)
     pushed: list[Tensor] = []
     turned = False
@@ -115,8 +113,8 @@ def search(
         if isinstance(operator, GaussNewton) and operator.pushed is not None:
             pushed.append(operator.pushed)
         theta, c, residuals, errors = assess(space, 1, end)
-        aim = tol * space.scale(theta, end)[0] / (caution.stricter if warm else 1.0)
-        floor = caution.warm_floor if warm else caution.turned_floor if turned else caution.cold_floor
+        aim = tol * space.scale(theta, end)[0] / (rule.stricter if warm else 1.0)
+        floor = rule.warm_floor if warm else rule.turned_floor if turned else rule.cold_floor
         if bool(errors[0] <= aim) and space.size >= floor:
             break
         turned = turned or (warm and space.size >= granted)
@@ -124,11 +122,11 @@ def search(
     if space.size == 0:
         raise InputError("Expected a finite gradient, but it is not. Check whether training has diverged.")
     residual = residuals[0].item()
-    error = caution.bar(theta[0].item(), errors[0].item(), residual, tol)
+    error = rule.error_bar(theta[0].item(), errors[0].item(), residual, tol)
     mixed, pulling = _next_start(space, end)
     push = torch.stack(pushed, dim=-1) @ pulling.to(pushed[0]) if pushed else None
     vector, following = space.vectors(torch.stack([c[:, 0], mixed], dim=1)).T.contiguous()
-    return Found(theta[0].item(), error, residual, vector, following, push, space.size, warm)
+    return SearchResult(theta[0].item(), error, residual, vector, following, push, space.size, warm)
 
 
 def _next_start(space: Krylov, end: End) -> tuple[Tensor, Tensor]:

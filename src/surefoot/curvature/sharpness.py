@@ -10,20 +10,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature.chain import is_chain
 from surefoot.curvature.gauss_newton import Form, GaussNewton
 from surefoot.curvature.hessian import Hessian
 from surefoot.curvature.logit_gram import LogitGram
-from surefoot.curvature.narrow import NarrowSearch, is_wide
 from surefoot.curvature.objective import LossFunction, cross_entropy, mse
 from surefoot.curvature.operator import Operator
+from surefoot.curvature.perceptron import is_perceptron
 from surefoot.curvature.preconditioned import Preconditioned
-from surefoot.curvature.search import TOP, Found, search
+from surefoot.curvature.search import SearchResult, search
 from surefoot.errors import OptionError
 
 Kind = Literal["gn", "kappa_max", "kappa_min"]
 GRAM_ROWS = 2000  # above it, products in weight space are cheaper than in logit space
-FINEST = 1e-4  # below this tolerance the narrow search needs too many directions
 MIXED = 0.1  # share of the gradient in a warm start: an eigenvector that took over is then not missed
 
 
@@ -35,11 +33,10 @@ class Measurement:
         value: The eigenvalue on the probe itself: λ_max, κ_max or κ_min.
         error: Estimated |value − exact| on the probe, made to cover in at least 95 % of cases.
         residual: ‖A v − value · v‖.
-        n_products: Products with the whole matrix.
+        n_products: Products with the matrix.
         warm: Whether the last eigenvector was good enough to start from.
         n_examples: Size of the probe. Its bias is far larger than ``error``: see ``bracket``.
         held_out: Rayleigh quotient of the found vector on other examples, or None where none were given.
-        n_narrow: Products with a narrow matrix, each a fraction of the price: see ``NarrowSearch``.
     """
 
     value: float
@@ -49,7 +46,6 @@ class Measurement:
     warm: bool
     n_examples: int
     held_out: float | None = None
-    n_narrow: int = 0
 
     @property
     def bracket(self) -> tuple[float, float, float]:
@@ -69,16 +65,14 @@ class Sharpness:
 
     A measurement starts from the last eigenvector with a little of the next two and of the gradient mixed in: the one
     that takes over is most likely among them. If ``warm_products`` products do not bring the error estimate under the
-    tolerance, the eigenvector has turned: the search goes on as a cold one, without losing what was found. The top of
-    a perceptron with wide inputs is found by :class:`~surefoot.curvature.narrow.NarrowSearch` instead, and only where
-    that fails as above.
+    tolerance, the eigenvector has turned: the search goes on as a cold one, without losing what was found.
 
     Args:
         kind: ``gn`` for λ_max of the Gauss–Newton matrix, ``kappa_max`` and ``kappa_min`` for the Hessian.
         tol: Relative error to reach.
         warm_products: Products granted to a warm start.
         loss: One value per example, or ``LossTerms``.
-        chunk: Rows per chunk in weight space; rules the narrow search out, which keeps all rows at once.
+        chunk: Rows per chunk in weight space.
         form: How Gauss–Newton products are made; ``auto`` lets a stopwatch decide, so the last bits may differ
             between two processes.
         precondition: Gives the diagonal of the optimizer's preconditioner; only for the Hessian's kinds.
@@ -113,11 +107,8 @@ class Sharpness:
         self._loss, self._chunk, self._precondition, self._max = loss, chunk, precondition, max_products
         self._form: Form = form
         self._probe: Tensor | None = None
-        self._input_gram: Tensor | None = None
-        self._cross: tuple[Tensor, Tensor] | None = None  # held-out inputs, and their products with the probe's
         self._start: Tensor | None = None  # the last eigenvector and a little of the next ones
         self._logit_start: Tensor | None = None  # what pulls back to them; belongs to the probe
-        self._narrow: NarrowSearch | None = None
         self._restored: dict[str, Any] | None = None
         self.vector: Tensor | None = None
 
@@ -138,78 +129,36 @@ class Sharpness:
             eigenvector in the weights; None in the logit-space form, which never makes it.
         """
         same = self._probe is inputs or self._restored is not None
-        if not same:
-            self._input_gram = self._cross = self._narrow = None
-        found = self._find_narrowly(model, inputs, labels)
-        operator: Operator | None = None
-        if found is None:
-            operator, start, warm = self._prepare(model, inputs, labels, same=same)
-            found = search(
-                operator,
-                start,
-                bottom=self.kind == "kappa_min",
-                tol=self.tol,
-                warm=warm and self._narrow is None,  # what a narrow search could not find may have turned away
-                warm_products=self.warm_products,
-                max_products=self._max,
-            )
+        operator, start, warm = self._prepare(model, inputs, labels, same=same)
+        found = search(
+            operator,
+            start,
+            bottom=self.kind == "kappa_min",
+            tol=self.tol,
+            warm=warm,
+            warm_products=self.warm_products,
+            max_products=self._max,
+        )
         self._probe, self._restored = inputs, None
         in_logits = isinstance(operator, LogitGram)
         self.vector = None if in_logits else found.vector
         self._start, self._logit_start = (None, found.start) if in_logits else (found.start, found.pushed)
         rayleigh = None if held_out is None else self._rayleigh(model, operator, found, held_out)
         return Measurement(
-            found.value,
-            found.error,
-            found.residual,
-            found.n_products,
-            found.warm,
-            len(labels),
-            rayleigh,
-            found.n_narrow,
+            found.value, found.error, found.residual, found.n_products, found.warm, len(labels), rayleigh
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next search starts from: vectors, and the directions of a narrow search."""
+        """Return what the next search starts from."""
         if self._restored is not None:
             return self._restored
         vector = None if self._logit_start is not None else self._start
-        narrow = None if self._narrow is None else self._narrow.state_dict()
-        return {"vector": vector, "logit_vector": self._logit_start, "narrow": narrow}
+        return {"vector": vector, "logit_vector": self._logit_start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` gave; the next probe must be the same examples."""
         self._restored = dict(state)
         self._start, self._logit_start = state["vector"], state["logit_vector"]
-
-    def _find_narrowly(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Found | None:
-        """Find the top of a wide perceptron; None for another network or where directions do not suffice."""
-        gauss_newton = self.kind == "gn"
-        small = gauss_newton and len(labels) <= GRAM_ROWS  # the logit-space form is cheaper still
-        if small or self.kind == "kappa_min" or self._precondition is not None or self._chunk is not None:
-            return None
-        if self.tol < FINEST or not is_wide(model, inputs):
-            return None
-        if self._narrow is None:
-            self._narrow = NarrowSearch(model, inputs)
-            if self._restored is not None and self._restored["narrow"] is not None:
-                self._narrow.load_state_dict(self._restored["narrow"])
-        warm = self._narrow.kept is not None
-        found = self._narrow.find(model, labels, gauss_newton=gauss_newton, loss=self._loss, tol=self.tol)
-        if found is None:
-            return None
-        error = TOP.bar(found.value, found.error, found.residual, self.tol)
-        return Found(
-            found.value,
-            error,
-            found.residual,
-            found.vector,
-            found.vector,
-            None,
-            found.n_products,
-            warm,
-            n_narrow=found.n_narrow,
-        )
 
     def _prepare(
         self, model: nn.Module, inputs: Tensor, labels: Tensor, *, same: bool
@@ -218,10 +167,8 @@ class Sharpness:
         if self.kind != "gn":
             return self._prepare_hessian(model, inputs, labels)
         last = self._logit_start if same else None
-        if len(labels) <= GRAM_ROWS and self._loss in (cross_entropy, mse) and is_chain(model):
-            if self._input_gram is None:
-                self._input_gram = inputs.flatten(1) @ inputs.flatten(1).T
-            gram = LogitGram(model, inputs, labels, loss=self._loss, input_gram=self._input_gram)
+        if len(labels) <= GRAM_ROWS and self._loss in (cross_entropy, mse) and is_perceptron(model):
+            gram = LogitGram(model, inputs, labels, loss=self._loss)
             warm = last is not None and last.shape == gram.shape[:1]
             return gram, _mix(last if warm else None, gram.start(labels)), warm
         warm = last is not None and last.shape[0] == len(labels)
@@ -252,14 +199,12 @@ class Sharpness:
         return operator, _mix(self._start if warm else None, gradient), warm
 
     def _rayleigh(
-        self, model: nn.Module, operator: Operator | None, found: Found, held_out: tuple[Tensor, Tensor]
+        self, model: nn.Module, operator: Operator, found: SearchResult, held_out: tuple[Tensor, Tensor]
     ) -> float:
-        """vᵀ A v / vᵀ v on other examples."""
+        """Return the Rayleigh quotient vᵀ A v / vᵀ v on other examples."""
         inputs, labels = held_out
         if isinstance(operator, LogitGram):
-            if self._cross is None or self._cross[0] is not inputs:
-                self._cross = inputs, operator.cross(inputs)
-            return operator.rayleigh(found.vector, found.value, inputs, self._cross[1])
+            return operator.rayleigh(found.vector, found.value, inputs)
         v = found.vector
         if self.kind == "gn":
             other: Operator = GaussNewton(
@@ -281,7 +226,7 @@ def _mix(last: Tensor | None, gradient: Tensor) -> Tensor:
     return mixed
 
 
-def gn_sharpness(
+def gauss_newton_top_eigenvalue(
     model: nn.Module,
     inputs: Tensor,
     labels: Tensor,
@@ -292,7 +237,7 @@ def gn_sharpness(
     form: Form = "auto",
     held_out: tuple[Tensor, Tensor] | None = None,
 ) -> Measurement:
-    r"""Measure λ_max of the Gauss–Newton matrix once, cold.
+    r"""Measure λ_max of the Gauss–Newton matrix once.
 
     Args:
         model: Any module.
@@ -310,8 +255,31 @@ def gn_sharpness(
     Example:
         >>> model = nn.Linear(2, 2, bias=False)
         >>> _ = model.load_state_dict({"weight": torch.tensor([[0.8472979, 0.0], [0.0, 0.0]])})  # p = (0.7, 0.3)
-        >>> round(gn_sharpness(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0])).value, 4)  # 5 · 2 · 0.21
+        >>> found = gauss_newton_top_eigenvalue(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0]))
+        >>> round(found.value, 4)  # 5 · 2 · 0.21
         2.1
     """
     follow = Sharpness("gn", tol=tol, loss=loss, chunk=chunk, form=form)
+    return follow.measure(model, inputs, labels, held_out=held_out)
+
+
+def hessian_top_eigenvalue(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    loss: LossFunction = cross_entropy,
+    tol: float = 1e-3,
+    chunk: int | None = None,
+    held_out: tuple[Tensor, Tensor] | None = None,
+) -> Measurement:
+    """Measure κ_max, the largest eigenvalue of the Hessian, once; arguments as above.
+
+    Example:
+        >>> model = nn.Linear(1, 2, bias=False)
+        >>> _ = nn.init.zeros_(model.weight)
+        >>> round(hessian_top_eigenvalue(model, torch.tensor([[2.0]]), torch.tensor([0])).value, 4)
+        2.0
+    """
+    follow = Sharpness("kappa_max", tol=tol, loss=loss, chunk=chunk)
     return follow.measure(model, inputs, labels, held_out=held_out)

@@ -1,33 +1,44 @@
-"""Data sets, one file each: a function that returns :class:`~surefoot.schema.Splits`, or arrays by name."""
+"""Data sets, one file each: a function that returns :class:`~surefoot.schema.Splits`, or arrays by name.
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+A function that has the name of its module is imported here, so that ``surefoot.data.fashion`` is the function,
+whatever is imported first.
+"""
 
 from surefoot.data._arrays import splits_from_arrays
-from surefoot.errors import InputError
-from surefoot.registry import DATA
-from surefoot.schema import PartSpec, Splits
+from surefoot.data._load import load_splits
+from surefoot.data.characters import characters
+from surefoot.data.cifar import cifar10, cifar100
+from surefoot.data.cifar_c import cifar10c, cifar100c
+from surefoot.data.digits import digits
+from surefoot.data.fashion import fashion, fashion_full
+from surefoot.data.hf import hf
+from surefoot.data.idx import idx, mnist
+from surefoot.data.image_folder import image_folder, imagenet
+from surefoot.data.label_noise import noisy
+from surefoot.data.npz import npz
+from surefoot.data.svhn import svhn
+from surefoot.data.text import text
+from surefoot.data.tiny_imagenet import tiny_imagenet
 
-
-def load_splits(spec: PartSpec) -> Splits:
-    """Load a data set, whoever wrote its part.
-
-    Args:
-        spec: The data set with its options.
-
-    Returns:
-        Its splits, checked.
-
-    Raises:
-        InputError: If the part gives neither splits nor arrays by name.
-    """
-    made = DATA.build(spec)
-    if isinstance(made, Splits):
-        return made
-    if isinstance(made, Mapping):
-        return splits_from_arrays(made, origin=spec.name, kind=made.get("inputs"))
-    raise InputError(
-        f"Expected {spec.name} to return Splits or a dictionary with x_train, y_train, x_test and y_test, "
-        f"but got {type(made).__name__}. Return one of these."
-    )
+__all__ = [
+    "characters",
+    "cifar10",
+    "cifar10c",
+    "cifar100",
+    "cifar100c",
+    "digits",
+    "fashion",
+    "fashion_full",
+    "hf",
+    "idx",
+    "image_folder",
+    "imagenet",
+    "load_splits",
+    "mnist",
+    "noisy",
+    "npz",
+    "splits_from_arrays",
+    "svhn",
+    "text",
+    "tiny_imagenet",
+]

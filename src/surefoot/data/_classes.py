@@ -58,10 +58,10 @@ def renumbered(raw: Mapping[SplitName, Any], origin: str) -> tuple[dict[SplitNam
     classes = np.unique(found["train"])
     numbers: dict[SplitName, Array] = {}
     for part, labels in found.items():
-        strange = np.setdiff1d(labels, classes)
-        if len(strange):
+        unknown = np.setdiff1d(labels, classes)
+        if len(unknown):
             raise InputError(
-                f"Expected the classes of the training labels, {_listed(classes)}, but got {_listed(strange)} in "
+                f"Expected the classes of the training labels, {_listed(classes)}, but got {_listed(unknown)} in "
                 f"{origin}, {part} split. Name the classes in all splits alike."
             )
         numbers[part] = np.searchsorted(classes, labels).astype(np.int64)

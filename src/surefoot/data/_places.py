@@ -11,7 +11,7 @@ from surefoot.errors import InputError
 
 
 @dataclass(frozen=True)
-class Mark:
+class DataFile:
     """A file by which a data set is recognised.
 
     Attributes:
@@ -37,7 +37,7 @@ def search_path() -> list[Path]:
     return [*(Path(name).expanduser() for name in named if name), cache()]
 
 
-def find(marks: Sequence[Mark], path: str | None = None) -> Path | None:
+def find(marks: Sequence[DataFile], path: str | None = None) -> Path | None:
     """Find the first file that marks a data set.
 
     Args:
@@ -61,7 +61,7 @@ def find(marks: Sequence[Mark], path: str | None = None) -> Path | None:
     return next((file for file in outside if file.exists()), None)
 
 
-def locate(name: str, marks: Sequence[Mark], path: str | None = None, *, get: str | None = None) -> Path:
+def locate(name: str, marks: Sequence[DataFile], path: str | None = None, *, get: str | None = None) -> Path:
     """Find a data set, or say what to do.
 
     Args:

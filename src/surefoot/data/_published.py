@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from surefoot.data._places import Mark
+from surefoot.data._places import DataFile
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Published:
     """
 
     files: Sequence[Remote]
-    marks: Sequence[Mark]
+    marks: Sequence[DataFile]
     about: str
     folder: str = ""
 
@@ -65,22 +65,22 @@ def _idx(base: str, sums: Sequence[str], megabytes: Sequence[float]) -> tuple[Re
 PUBLISHED: Mapping[str, Published] = {
     "cifar10": Published(
         (Remote(f"{_TORONTO}/cifar-10-binary.tar.gz", "md5", "c32a1d4ab5d03f1284b67883e8d87530", 170),),
-        (Mark("data_batch_1.bin", "cifar-10-batches-bin"),),
+        (DataFile("data_batch_1.bin", "cifar-10-batches-bin"),),
         "CIFAR-10, binary version",
     ),
     "cifar10_python": Published(
         (Remote(f"{_TORONTO}/cifar-10-python.tar.gz", "md5", "c58f30108f718f92721af3b95e74349a", 170),),
-        (Mark("data_batch_1", "cifar-10-batches-py"),),
+        (DataFile("data_batch_1", "cifar-10-batches-py"),),
         "CIFAR-10, python version",
     ),
     "cifar100": Published(
         (Remote(f"{_TORONTO}/cifar-100-binary.tar.gz", "md5", "03b5dce01913d631647c71ecec9e9cb8", 169),),
-        (Mark("train.bin", "cifar-100-binary"),),
+        (DataFile("train.bin", "cifar-100-binary"),),
         "CIFAR-100, binary version",
     ),
     "cifar100_python": Published(
         (Remote(f"{_TORONTO}/cifar-100-python.tar.gz", "md5", "eb9058c3a382ffc7106e4002c42a8d85", 169),),
-        (Mark("train", "cifar-100-python"),),
+        (DataFile("train", "cifar-100-python"),),
         "CIFAR-100, python version",
     ),
     "cifar10c": Published(
@@ -92,7 +92,7 @@ PUBLISHED: Mapping[str, Published] = {
                 2918,
             ),
         ),
-        (Mark("labels.npy", "CIFAR-10-C"),),
+        (DataFile("labels.npy", "CIFAR-10-C"),),
         "CIFAR-10-C: corrupted test images",
     ),
     "cifar100c": Published(
@@ -104,7 +104,7 @@ PUBLISHED: Mapping[str, Published] = {
                 2918,
             ),
         ),
-        (Mark("labels.npy", "CIFAR-100-C"),),
+        (DataFile("labels.npy", "CIFAR-100-C"),),
         "CIFAR-100-C: corrupted test images",
     ),
     "cifar10h": Published(
@@ -116,7 +116,7 @@ PUBLISHED: Mapping[str, Published] = {
                 0.8,
             ),
         ),
-        (Mark("cifar10h-counts.npy", "cifar10h"), Mark("cifar10h_test_votes.npz")),
+        (DataFile("cifar10h-counts.npy", "cifar10h"), DataFile("cifar10h_test_votes.npz")),
         "CIFAR-10H: people's votes on the test images",
         "cifar10h",
     ),
@@ -129,7 +129,7 @@ PUBLISHED: Mapping[str, Published] = {
                 2.4,
             ),
         ),
-        (Mark("CIFAR-10_human.pt", "cifar-n"), Mark("cifar10n_train_labels.npz")),
+        (DataFile("CIFAR-10_human.pt", "cifar-n"), DataFile("cifar10n_train_labels.npz")),
         "CIFAR-10N: people's labels of the training images",
         "cifar-n",
     ),
@@ -142,7 +142,7 @@ PUBLISHED: Mapping[str, Published] = {
                 1.0,
             ),
         ),
-        (Mark("CIFAR-100_human.pt", "cifar-n"), Mark("cifar100n_train_labels.npz")),
+        (DataFile("CIFAR-100_human.pt", "cifar-n"), DataFile("cifar100n_train_labels.npz")),
         "CIFAR-100N: people's labels of the training images",
         "cifar-n",
     ),
@@ -157,7 +157,7 @@ PUBLISHED: Mapping[str, Published] = {
             ),
             (26.4, 0.03, 4.4, 0.005),
         ),
-        (Mark("train-images-idx3-ubyte.gz", "fashion-mnist"),),
+        (DataFile("train-images-idx3-ubyte.gz", "fashion-mnist"),),
         "Fashion-MNIST",
         "fashion-mnist",
     ),
@@ -172,7 +172,7 @@ PUBLISHED: Mapping[str, Published] = {
             ),
             (9.9, 0.03, 1.6, 0.005),
         ),
-        (Mark("train-images-idx3-ubyte.gz", "mnist"),),
+        (DataFile("train-images-idx3-ubyte.gz", "mnist"),),
         "MNIST",
         "mnist",
     ),
@@ -181,13 +181,13 @@ PUBLISHED: Mapping[str, Published] = {
             Remote(f"{_SVHN}/train_32x32.mat", "md5", "e26dedcc434d2e4c54c9b2d4a06d8373", 182),
             Remote(f"{_SVHN}/test_32x32.mat", "md5", "eb5a983be6a315427106f1b164d9cef3", 64),
         ),
-        (Mark("train_32x32.mat", "svhn"),),
+        (DataFile("train_32x32.mat", "svhn"),),
         "SVHN, cropped digits",
         "svhn",
     ),
     "tiny_imagenet": Published(
         (Remote("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "md5", "90528d7ca1a48142e341f4ef8d21d0de", 248),),
-        (Mark("wnids.txt", "tiny-imagenet-200"),),
+        (DataFile("wnids.txt", "tiny-imagenet-200"),),
         "Tiny-ImageNet",
     ),
 }

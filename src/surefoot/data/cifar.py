@@ -10,7 +10,7 @@ import numpy as np
 from surefoot.data._arrays import relabel, splits_from_arrays
 from surefoot.data._divide import Array, Division
 from surefoot.data._pickles import read_pickle
-from surefoot.data._places import Mark, locate
+from surefoot.data._places import DataFile, locate
 from surefoot.data.npz import read_npz
 from surefoot.data.people import read_noisy_labels
 from surefoot.errors import InputError
@@ -18,11 +18,11 @@ from surefoot.registry import DATA
 from surefoot.schema import Splits
 
 CIFAR10 = (
-    Mark("data_batch_1.bin", "cifar-10-batches-bin"),
-    Mark("data_batch_1", "cifar-10-batches-py"),
-    Mark("cifar10.npz"),
+    DataFile("data_batch_1.bin", "cifar-10-batches-bin"),
+    DataFile("data_batch_1", "cifar-10-batches-py"),
+    DataFile("cifar10.npz"),
 )
-CIFAR100 = (Mark("train.bin", "cifar-100-binary"), Mark("train", "cifar-100-python"), Mark("cifar100.npz"))
+CIFAR100 = (DataFile("train.bin", "cifar-100-binary"), DataFile("train", "cifar-100-python"), DataFile("cifar100.npz"))
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _PIXELS = 3 * 32 * 32
 

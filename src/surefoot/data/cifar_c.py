@@ -8,15 +8,15 @@ import numpy as np
 
 from surefoot.data._arrays import splits_from_arrays
 from surefoot.data._divide import Array, Division
-from surefoot.data._places import Mark, locate
+from surefoot.data._places import DataFile, locate
 from surefoot.data.cifar import CIFAR10, CIFAR100, CLASS_NAMES, read_cifar
 from surefoot.data.people import read_npy
 from surefoot.errors import InputError, OptionError
 from surefoot.registry import DATA
 from surefoot.schema import Splits
 
-CIFAR10C = (Mark("labels.npy", "CIFAR-10-C"),)
-CIFAR100C = (Mark("labels.npy", "CIFAR-100-C"),)
+CIFAR10C = (DataFile("labels.npy", "CIFAR-10-C"),)
+CIFAR100C = (DataFile("labels.npy", "CIFAR-100-C"),)
 _MARKS = {10: (CIFAR10, CIFAR10C), 100: (CIFAR100, CIFAR100C)}  # of the clean images, of the corrupted ones
 SEVERITIES = 5
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from surefoot.data._arrays import splits_from_arrays
 from surefoot.data._divide import Array, Division
-from surefoot.data._places import Mark, locate
+from surefoot.data._places import DataFile, locate
 from surefoot.errors import InputError
 from surefoot.registry import DATA
 from surefoot.schema import Splits
@@ -21,9 +21,9 @@ _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: "
 _FIRST = "train-images-idx3-ubyte"
 
 
-def idx_marks(folder: str, outside: str | None = None) -> tuple[Mark, ...]:
+def idx_marks(folder: str, outside: str | None = None) -> tuple[DataFile, ...]:
     """Name the file by which a folder of IDX files is recognised, gzipped or not."""
-    return Mark(f"{_FIRST}.gz", folder, outside), Mark(_FIRST, folder, outside)
+    return DataFile(f"{_FIRST}.gz", folder, outside), DataFile(_FIRST, folder, outside)
 
 
 MNIST = idx_marks("mnist")

@@ -11,13 +11,13 @@ import numpy as np
 
 from surefoot.data._arrays import splits_from_rows
 from surefoot.data._divide import Array, Division
-from surefoot.data._places import Mark, locate
+from surefoot.data._places import DataFile, locate
 from surefoot.errors import InputError
 from surefoot.registry import DATA
 from surefoot.schema import SplitName, Splits
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
-IMAGENET = (Mark("val", "imagenet"), Mark("val", "ILSVRC2012"))
+IMAGENET = (DataFile("val", "imagenet"), DataFile("val", "ILSVRC2012"))
 
 
 def _pillow() -> Any:

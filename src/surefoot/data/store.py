@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from surefoot.data._download import Progress, download
-from surefoot.data._places import Mark, find, search_path
+from surefoot.data._places import DataFile, find, search_path
 from surefoot.data._published import PUBLISHED, Published
 from surefoot.data._unpack import is_archive, unpack
 from surefoot.errors import InputError
@@ -40,7 +40,7 @@ def whereabouts() -> list[Whereabouts]:
     """Say of every data set, and of all else that can be downloaded, where it is."""
     rows = []
     for part in DATA:
-        marks: Sequence[Mark] = part.facts.get("marks", ())
+        marks: Sequence[DataFile] = part.facts.get("marks", ())
         path = find(marks) if marks else None
         embedded, get = part.facts.get("embedded", False), part.facts.get("get")
         status: Literal["embedded", "found", "missing", "yours"]

@@ -10,12 +10,12 @@ import numpy as np
 
 from surefoot.data._arrays import splits_from_arrays
 from surefoot.data._divide import Array, Division
-from surefoot.data._places import Mark, locate
+from surefoot.data._places import DataFile, locate
 from surefoot.errors import InputError
 from surefoot.registry import DATA
 from surefoot.schema import Splits
 
-MARKS = (Mark("train_32x32.mat", "svhn"),)
+MARKS = (DataFile("train_32x32.mat", "svhn"),)
 
 
 @DATA.register("svhn", marks=MARKS, get="svhn", licence="for non-commercial use")

@@ -8,13 +8,13 @@ import numpy as np
 
 from surefoot.data._arrays import splits_from_rows
 from surefoot.data._divide import Array, Division
-from surefoot.data._places import Mark, locate
+from surefoot.data._places import DataFile, locate
 from surefoot.data.image_folder import Pictures, pictures_in
 from surefoot.errors import InputError
 from surefoot.registry import DATA
 from surefoot.schema import Splits
 
-MARKS = (Mark("wnids.txt", "tiny-imagenet-200"),)
+MARKS = (DataFile("wnids.txt", "tiny-imagenet-200"),)
 
 
 @DATA.register("tiny_imagenet", marks=MARKS, get="tiny_imagenet", licence="none stated")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from surefoot.ensembles._layers import samples_of
 from surefoot.errors import OptionError
 from surefoot.losses._base import Loss
+from surefoot.moment import Horizon
 from surefoot.optim import Wrapper
 from surefoot.registry import ENSEMBLES
 from surefoot.schema import PartSpec, Split
@@ -20,35 +20,13 @@ Weights = dict[str, Tensor]
 Shape = Callable[[float], float]  # of a schedule: progress in [0, 1] → times the learning rate
 
 
-@dataclass(frozen=True)
-class Course:
-    """How long one training is.
-
-    Attributes:
-        n_train: Training examples.
-        epochs: Passes over them.
-        steps_per_epoch: Steps in each.
-        batch_size: Examples per step.
-    """
-
-    n_train: int
-    epochs: int
-    steps_per_epoch: int
-    batch_size: int
-
-    @property
-    def n_steps(self) -> int:
-        """Steps in all."""
-        return self.epochs * self.steps_per_epoch
-
-
 class Ensemble:
     """One network as it is; what several networks or samples do otherwise, they override.
 
-    The run calls :meth:`check_loss`, :meth:`around`, :meth:`objective` and :meth:`check_optimizer` before the first
+    The run calls :meth:`check_loss`, :meth:`wrap`, :meth:`objective` and :meth:`check_optimizer` before the first
     step, :meth:`factor` for the learning rate of every step, :meth:`step_end` after it, :meth:`finish` after the last
-    one, and :meth:`looks` to predict. What it remembers is in ``members`` and :meth:`state_dict`, and is saved with
-    the checkpoint.
+    one, and :meth:`forward_passes` to predict. What it remembers is in ``members`` and :meth:`state_dict`, and is
+    saved with the checkpoint.
 
     Attributes:
         trainings: How many networks are trained, one after another.
@@ -68,7 +46,7 @@ class Ensemble:
     def check_optimizer(self, optimizer: Wrapper) -> None:
         """Refuse an optimizer that this ensemble cannot use."""
 
-    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+    def wrap(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         """Change the network before training.
 
         Args:
@@ -80,46 +58,46 @@ class Ensemble:
         """
         return model
 
-    def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:
+    def objective(self, loss: Loss, model: nn.Module, horizon: Horizon) -> Loss:
         """Change what a step minimises.
 
         Args:
             loss: The method's loss.
-            model: What :meth:`around` gave.
-            course: How long the training is.
+            model: What :meth:`wrap` gave.
+            horizon: How long the training is.
 
         Returns:
             The loss to train.
         """
         return loss
 
-    def factor(self, shape: Shape, step: int, course: Course) -> float:
+    def factor(self, shape: Shape, step: int, horizon: Horizon) -> float:
         """Return the factor of the learning rate at a step.
 
         Args:
             shape: Of the schedule that was asked for.
             step: From 0.
-            course: How long the training is.
+            horizon: How long the training is.
 
         Returns:
             The factor.
         """
-        return shape(step / course.n_steps)
+        return shape(step / horizon.n_steps)
 
-    def step_end(self, model: nn.Module, step: int, course: Course) -> None:
+    def step_end(self, model: nn.Module, step: int, horizon: Horizon) -> None:
         """Keep what is worth keeping after ``step`` steps of a training."""
 
-    def finish(self, model: nn.Module, split: Split, course: Course) -> None:
+    def finish(self, model: nn.Module, split: Split, horizon: Horizon) -> None:
         """Bring one training to its end.
 
         Args:
             model: At its last weights.
             split: The training split.
-            course: How long the training was.
+            horizon: How long the training was.
         """
 
-    def looks(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
-        """Go through what predictions are averaged over.
+    def forward_passes(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
+        """Set the network to each set of weights, or each random draw, whose probabilities are averaged.
 
         Args:
             model: The network; afterwards its weights are as they were.
@@ -154,7 +132,7 @@ class Sampled(Ensemble):
         super().__init__()
         self.samples = at_least_one("samples", samples)
 
-    def looks(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
+    def forward_passes(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
         """Draw anew in every round."""
         return samples_of(model, self.samples, seed)
 
@@ -162,18 +140,18 @@ class Sampled(Ensemble):
 class Kept(Ensemble):
     """Predictions are averaged over weights that were kept; abstract."""
 
-    def looks(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
+    def forward_passes(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
         """Let the network have each member's weights in turn."""
         own = copied(model)
         try:
             for weights in self.members:
-                put(weights, model)
+                set_weights(weights, model)
                 yield
         finally:
-            put(own, model)
+            set_weights(own, model)
 
 
-def put(weights: Weights, model: nn.Module) -> None:
+def set_weights(weights: Weights, model: nn.Module) -> None:
     """Let a network have other weights, also for an ``autocast`` around it that keeps copies of those it had."""
     model.load_state_dict(weights)
     torch.clear_autocast_cache()

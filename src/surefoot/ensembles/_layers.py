@@ -88,7 +88,7 @@ def beside(factor: Tensor, x: Tensor, layer: Weighted) -> Tensor:
     return factor.view(len(factor), *ones, -1) if isinstance(layer, nn.Linear) else factor.view(len(factor), -1, 1, 1)
 
 
-class Drawing(nn.Module):
+class RandomLayer(nn.Module):
     """A layer that draws in training, and in evaluation where it is told to; abstract.
 
     Numbers come from torch's global generator, as those of ``nn.Dropout`` do. So the second pass of a
@@ -104,13 +104,13 @@ class Drawing(nn.Module):
 
 
 @contextmanager
-def drawing(model: nn.Module) -> Iterator[None]:
+def sampling(model: nn.Module) -> Iterator[None]:
     """Let a network draw for a while whatever its mode: dropout masks, weights from a posterior.
 
     Args:
-        model: Its :class:`Drawing` layers draw; BatchNorm stays in the mode that it is in.
+        model: Its :class:`RandomLayer` layers draw; BatchNorm stays in the mode that it is in.
     """
-    layers = [module for module in model.modules() if isinstance(module, Drawing)]
+    layers = [module for module in model.modules() if isinstance(module, RandomLayer)]
     for layer in layers:
         layer.draws = True
     try:
@@ -132,7 +132,7 @@ def samples_of(model: nn.Module, samples: int, seed: int) -> Iterator[None]:
         Nothing; evaluate the network now.
     """
     for index in range(samples):
-        with drawing(model), seeded(seed, f"sample/{index}"):
+        with sampling(model), seeded(seed, f"sample/{index}"):
             yield
 
 
@@ -141,7 +141,7 @@ def sample_predict(model: nn.Module, inputs: Tensor, *, samples: int = 5, seed: 
     """Predict with several samples of a network that draws: MC-dropout, mean-field VI, rank-1 factors.
 
     Args:
-        model: Has :class:`Drawing` layers; its mode is afterwards as it was.
+        model: Has :class:`RandomLayer` layers; its mode is afterwards as it was.
         inputs: Shape ``(n, …)``.
         samples: How many.
         seed: Determines what is drawn; the global generator is left as it was.
@@ -154,9 +154,9 @@ def sample_predict(model: nn.Module, inputs: Tensor, *, samples: int = 5, seed: 
     """
     from surefoot.ensembles._mean import deep_predict, log_mean_probs
 
-    if samples < 1 or not any(isinstance(module, Drawing) for module in model.modules()):
+    if samples < 1 or not any(isinstance(module, RandomLayer) for module in model.modules()):
         raise InputError(
             f"Expected at least one sample of a network that draws, but got {samples} of {type(model).__name__}. "
-            "Pass it through with_dropout, mean_field or Rank1 first."
+            "Pass it through with_dropout, mean_field or Rank1Network first."
         )
     return log_mean_probs(torch.stack([deep_predict([model], inputs) for _ in samples_of(model, samples, seed)]))

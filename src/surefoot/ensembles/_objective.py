@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from surefoot.ensembles._layers import Drawing
+from surefoot.ensembles._layers import RandomLayer
 from surefoot.ensembles._mean import log_mean_probs
 from surefoot.errors import InputError
 from surefoot.losses._base import Batch, Loss, Scene
@@ -18,7 +18,7 @@ from surefoot.schema import LossTerms
 Sharing = Literal["repeat", "divide"]
 
 
-class Around(Loss):
+class LossWrapper(Loss):
     """Another loss as it is; abstract.
 
     Args:
@@ -58,12 +58,12 @@ class Around(Loss):
 
 def innermost(loss: Loss) -> Loss:
     """Return the method's own loss, which logits and labels determine."""
-    while isinstance(loss, Around):
+    while isinstance(loss, LossWrapper):
         loss = loss.inner
     return loss
 
 
-class OfMembers(Around):
+class OfMembers(LossWrapper):
     """A loss of members that share a network, each of which sees examples of its own.
 
     The inner loss is given a batch of (example, member) pairs, member by member, and the network inside the
@@ -85,19 +85,19 @@ class OfMembers(Around):
         return self.inner.passes * (self.members if self.sharing == "repeat" else 1)
 
     def prepare(self, model: nn.Module, batch: Batch, scene: Scene) -> Batch:
-        """Return each example to all members, or to one; then let the inner loss draw for the pairs."""
+        """Give each example to all members, or to one; then let the inner loss draw for the pairs."""
         n = len(batch)
         if self.sharing == "repeat":
             batch = batch[torch.arange(n, device=batch.labels.device).repeat(self.members)]
             n = len(batch)
         member = torch.arange(n, device=batch.labels.device) * self.members // n
-        with model.assigned(member):  # type: ignore[operator]  # around() gave it that
+        with model.assigned(member):  # type: ignore[operator]  # wrap() gave it that
             pairs = self.inner.prepare(model.network, batch, scene)  # type: ignore[arg-type]  # likewise
         return Batch(pairs.inputs, pairs.labels, pairs.indices, {**pairs.drawn, "member": member})
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
         """Run the shared network with each row's member."""
-        with model.assigned(batch.draw("member")):  # type: ignore[operator]  # around() gave it that
+        with model.assigned(batch.draw("member")):  # type: ignore[operator]  # wrap() gave it that
             return self.inner.evaluate(model.network, batch)  # type: ignore[arg-type]  # likewise
 
     def observe(self, batch: Batch, outputs: Tensor) -> None:
@@ -108,7 +108,7 @@ class OfMembers(Around):
         self.inner.observe(batch, outputs)
 
 
-class Posterior(Drawing):
+class PosteriorLayer(RandomLayer):
     """A layer with a distribution over weights instead of weights; abstract."""
 
     @abstractmethod
@@ -120,15 +120,15 @@ def total_kl(model: nn.Module) -> Tensor:
     """Add up KL(posterior ‖ prior) over all layers of a network.
 
     Args:
-        model: Has :class:`Posterior` layers.
+        model: Has :class:`PosteriorLayer` layers.
 
     Returns:
         A scalar; divide it by the number of training examples and add it to the mean loss.
     """
-    return torch.stack([module.kl() for module in model.modules() if isinstance(module, Posterior)]).sum()
+    return torch.stack([module.kl() for module in model.modules() if isinstance(module, PosteriorLayer)]).sum()
 
 
-class WithKL(Around):
+class WithKL(LossWrapper):
     r"""A loss plus :math:`β_t\,\mathrm{KL}/N`, with β growing from 0 to 1 over the first steps.
 
     Args:

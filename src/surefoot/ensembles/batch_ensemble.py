@@ -9,13 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from surefoot.ensembles._base import Course, Ensemble, at_least_one
+from surefoot.ensembles._base import Ensemble, at_least_one
 from surefoot.ensembles._layers import Weighted, beside, fans, replace_weighted
 from surefoot.ensembles._mean import log_mean_probs
 from surefoot.ensembles._objective import OfMembers, Sharing, refuse_looking_inside
 from surefoot.errors import InputError, OptionError
 from surefoot.losses._base import Loss
 from surefoot.losses.balcal import BalCAL
+from surefoot.moment import Horizon
 from surefoot.registry import ENSEMBLES
 
 Init = Literal["normal", "signs"]
@@ -131,7 +132,7 @@ class SharedByMembers(nn.Module):
         return log_mean_probs(self.members(inputs))
 
 
-class BatchEnsemble(SharedByMembers):
+class BatchEnsembleNetwork(SharedByMembers):
     """A network as M members that share all weights but rank-one factors and biases.
 
     Args:
@@ -149,7 +150,7 @@ class BatchEnsemble(SharedByMembers):
     Example:
         >>> net = nn.Linear(2, 2, bias=False)
         >>> net.weight.data = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
-        >>> both = BatchEnsemble(net, members=1)
+        >>> both = BatchEnsembleNetwork(net, members=1)
         >>> both.network.r.data, both.network.s.data = torch.tensor([[1.0, -1.0]]), torch.tensor([[0.5, 2.0]])
         >>> both.members(torch.tensor([[1.0, 2.0]])).data
         tensor([[[-1.5000, -4.0000]]])
@@ -205,18 +206,27 @@ def refuse_other_heads(loss: Loss, what: str) -> None:
         )
 
 
-class SharedNetwork(Ensemble):
-    """Members that share a network and are trained together.
+@ENSEMBLES.register("batch_ensemble", reference="Wen et al. 2020, arXiv:2002.06715")
+class BatchEnsemble(Ensemble):
+    """Members that share their weights up to factors of rank one, trained together.
 
     Args:
         members: M.
         sharing: How a batch is given to the members.
-        init: See :class:`BatchEnsemble`.
+        init: See :class:`BatchEnsembleNetwork`.
         std: Likewise.
         fast_lr: Likewise.
     """
 
-    def __init__(self, members: int, sharing: Sharing, init: Init, std: float, fast_lr: float) -> None:
+    def __init__(
+        self,
+        *,
+        members: int = 4,
+        sharing: Sharing = "repeat",
+        init: Init = "normal",
+        std: float = 0.5,
+        fast_lr: float = 0.5,
+    ) -> None:
         super().__init__()
         self.n_members, self.sharing = at_least_one("members", members), sharing
         self.init, self.std, self.fast_lr = init, std, fast_lr
@@ -225,20 +235,12 @@ class SharedNetwork(Ensemble):
         """Refuse losses with heads of their own."""
         refuse_other_heads(loss, "batch_ensemble")
 
-    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Return every layer factors for every member."""
-        return BatchEnsemble(
+    def wrap(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        """Give every layer factors for every member."""
+        return BatchEnsembleNetwork(
             model, self.n_members, init=self.init, std=self.std, fast_lr=self.fast_lr, generator=generator
         )
 
-    def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:
+    def objective(self, loss: Loss, model: nn.Module, horizon: Horizon) -> Loss:
         """Show the batch to all members."""
         return OfMembers(loss, self.n_members, self.sharing)
-
-
-@ENSEMBLES.register("batch_ensemble", reference="Wen et al. 2020, arXiv:2002.06715")
-def batch_ensemble(
-    *, members: int = 4, sharing: Sharing = "repeat", init: Init = "normal", std: float = 0.5, fast_lr: float = 0.5
-) -> SharedNetwork:
-    """Members that share their weights up to factors of rank one, trained together."""
-    return SharedNetwork(members, sharing, init, std, fast_lr)

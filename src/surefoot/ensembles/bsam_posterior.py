@@ -17,14 +17,17 @@ from surefoot.registry import ENSEMBLES
 from surefoot.seeding import generator
 
 
+@ENSEMBLES.register("bsam_posterior", optimizer="bsam", reference="Möllenhoff & Khan 2023, arXiv:2210.01620")
 class BSAMPosterior(Ensemble):
-    """Weights from N(w, 1/(N·s)), which bSAM has learned; BatchNorm statistics are those of the mean w.
+    """Samples from the posterior that bSAM learns; goes with the optimizer bsam only.
+
+    Weights from N(w, 1/(N·s)), which bSAM has learned; BatchNorm statistics are those of the mean w.
 
     Args:
         samples: How many to predict with.
     """
 
-    def __init__(self, samples: int = 32) -> None:
+    def __init__(self, *, samples: int = 32) -> None:
         super().__init__()
         self.samples = at_least_one("samples", samples)
 
@@ -36,13 +39,13 @@ class BSAMPosterior(Ensemble):
                 "Write bsam_posterior + bsam, or vi for a posterior with any optimizer."
             )
 
-    def looks(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
-        """Stand at one sample after another."""
+    def forward_passes(self, model: nn.Module, optimizer: Wrapper, seed: int) -> Iterator[None]:
+        """Set the network to one sample after another."""
         self.check_optimizer(optimizer)
-        return standing_at_samples(cast(BSAM, optimizer), self.samples, seed)
+        return posterior_samples(cast(BSAM, optimizer), self.samples, seed)
 
 
-def standing_at_samples(optimizer: BSAM, samples: int, seed: int) -> Iterator[None]:
+def posterior_samples(optimizer: BSAM, samples: int, seed: int) -> Iterator[None]:
     """Go through samples of the posterior.
 
     Args:
@@ -72,11 +75,5 @@ def posterior_predict(optimizer: BSAM, model: nn.Module, inputs: Tensor, *, samp
     Returns:
         Log of the mean probability, shape ``(n, classes)``.
     """
-    looks = standing_at_samples(optimizer, at_least_one("samples", samples), seed)
-    return log_mean_probs(torch.stack([deep_predict([model], inputs) for _ in looks]))
-
-
-@ENSEMBLES.register("bsam_posterior", optimizer="bsam", reference="Möllenhoff & Khan 2023, arXiv:2210.01620")
-def bsam_posterior(*, samples: int = 32) -> BSAMPosterior:
-    """Samples from the posterior that bSAM learns; goes with the optimizer bsam only."""
-    return BSAMPosterior(samples)
+    passes = posterior_samples(optimizer, at_least_one("samples", samples), seed)
+    return log_mean_probs(torch.stack([deep_predict([model], inputs) for _ in passes]))

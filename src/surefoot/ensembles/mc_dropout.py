@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from surefoot.ensembles._base import Sampled
-from surefoot.ensembles._layers import WEIGHTED, Drawing, replace_layers
+from surefoot.ensembles._layers import WEIGHTED, RandomLayer, replace_layers
 from surefoot.errors import InputError, OptionError
 from surefoot.registry import ENSEMBLES
 
 Where = Literal["auto", "slots", "layers"]
 
 
-class Dropping(Drawing):
+class DropoutLayer(RandomLayer):
     """A dropout layer that can be told to drop in evaluation as well, while BatchNorm beside it does not move.
 
     Args:
@@ -54,7 +54,7 @@ def with_dropout(model: nn.Module, p: float = 0.1, where: Where = "auto") -> nn.
         >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
         >>> with_dropout(net)[2]
         Sequential(
-          (0): Dropping(
+          (0): DropoutLayer(
             (inner): Dropout(p=0.1, inplace=False)
           )
           (1): Linear(in_features=3, out_features=2, bias=True)
@@ -70,11 +70,11 @@ def with_dropout(model: nn.Module, p: float = 0.1, where: Where = "auto") -> nn.
         if isinstance(module, _DropoutNd) and where != "layers":
             placed += 1
             module.p = p
-            return Dropping(module)
+            return DropoutLayer(module)
         if type(module) in WEIGHTED and (where == "layers" or (where == "auto" and not has_slots)):
             seen += 1
             placed += seen > 1
-            return nn.Sequential(Dropping(nn.Dropout(p)), module) if seen > 1 else None
+            return nn.Sequential(DropoutLayer(nn.Dropout(p)), module) if seen > 1 else None
         return None
 
     model = replace_layers(model, make)
@@ -86,8 +86,11 @@ def with_dropout(model: nn.Module, p: float = 0.1, where: Where = "auto") -> nn.
     return model
 
 
+@ENSEMBLES.register("mc_dropout", reference="Gal & Ghahramani 2016, arXiv:1506.02142")
 class MCDropout(Sampled):
-    """Dropout in training and in prediction; each sample drops other units.
+    """Dropout in prediction too: several samples of one network.
+
+    Dropout in training and in prediction; each sample drops other units.
 
     Args:
         p: Probability.
@@ -95,16 +98,10 @@ class MCDropout(Sampled):
         where: See :func:`with_dropout`.
     """
 
-    def __init__(self, p: float = 0.1, samples: int = 5, where: Where = "auto") -> None:
+    def __init__(self, *, p: float = 0.1, samples: int = 5, where: Where = "auto") -> None:
         super().__init__(samples)
         self.p, self.where = p, where
 
-    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+    def wrap(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         """Put dropout where it belongs."""
         return with_dropout(model, self.p, self.where)
-
-
-@ENSEMBLES.register("mc_dropout", reference="Gal & Ghahramani 2016, arXiv:1506.02142")
-def mc_dropout(*, p: float = 0.1, samples: int = 5, where: Where = "auto") -> MCDropout:
-    """Dropout in prediction too: several samples of one network."""
-    return MCDropout(p, samples, where)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from surefoot.ensembles._base import Course, Ensemble, at_least_one
+from surefoot.ensembles._base import Ensemble, at_least_one
 from surefoot.ensembles._mean import log_mean_probs
-from surefoot.ensembles._objective import Around, is_of_logits
+from surefoot.ensembles._objective import LossWrapper, is_of_logits
 from surefoot.errors import InputError
 from surefoot.losses._base import Batch, Loss, Scene
+from surefoot.moment import Horizon
 from surefoot.registry import ENSEMBLES
 from surefoot.schema import LossTerms
 
@@ -30,7 +31,7 @@ def beside_each_other(inputs: Tensor) -> Tensor:
     return inputs.transpose(1, 2).flatten(1, 2)
 
 
-class MIMO(nn.Module):
+class MIMONetwork(nn.Module):
     """A network that takes M inputs at once and gives M sets of logits, one for each.
 
     Args:
@@ -39,7 +40,7 @@ class MIMO(nn.Module):
         members: M.
 
     Example:
-        >>> net = MIMO(nn.Linear(2 * 3, 2 * 5), members=2)
+        >>> net = MIMONetwork(nn.Linear(2 * 3, 2 * 5), members=2)
         >>> net(torch.zeros(4, 3)).shape, net.members(torch.zeros(4, 2, 3)).shape
         (torch.Size([4, 5]), torch.Size([4, 2, 5]))
     """
@@ -68,7 +69,7 @@ class MIMO(nn.Module):
         return log_mean_probs(self.members(same).transpose(0, 1))
 
 
-class OfInputs(Around):
+class OfInputs(LossWrapper):
     """The sum of M members' losses, each of which sees the batch in an order of its own.
 
     A row is M examples at once; log p_y of a row is the mean over its members.
@@ -99,7 +100,7 @@ class OfInputs(Around):
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[LossTerms, Tensor]:
         """Add up the members' losses of each row."""
-        logits = model.members(batch.inputs)  # type: ignore[operator]  # a MIMO, by around()
+        logits = model.members(batch.inputs)  # type: ignore[operator]  # a MIMONetwork, by wrap()
         terms: LossTerms = self.inner(logits.flatten(0, 1), batch.draw("labels").flatten())
         per_member = terms.per_example.view(-1, self.members)
         log_py = None if terms.log_py is None else terms.log_py.view(-1, self.members).mean(1)
@@ -107,15 +108,16 @@ class OfInputs(Around):
         return LossTerms(per_member.sum(1), penalty, log_py), logits.flatten(1)
 
 
-class ManyInputs(Ensemble):
-    """MIMO as part of a method.
+@ENSEMBLES.register("mimo", reference="Havasi et al. 2021, arXiv:2010.06610")
+class MIMO(Ensemble):
+    """One network that takes several inputs at once and has a head for each.
 
     Args:
         members: M.
         repetitions: How often each example is shown to each member in one step.
     """
 
-    def __init__(self, members: int = 3, repetitions: int = 4) -> None:
+    def __init__(self, *, members: int = 3, repetitions: int = 4) -> None:
         super().__init__()
         self.width = at_least_one("members", members)
         self.repetitions = at_least_one("repetitions", repetitions)
@@ -128,20 +130,14 @@ class ManyInputs(Ensemble):
                 "Choose another loss, such as ce or focal."
             )
 
-    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+    def wrap(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
         """Divide the network's inputs and logits among the members."""
         if getattr(model, "takes_tokens", False):
             raise InputError(
                 "Expected inputs with channels for mimo, but the network reads tokens. Choose another ensemble."
             )
-        return MIMO(model, self.width)
+        return MIMONetwork(model, self.width)
 
-    def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:
+    def objective(self, loss: Loss, model: nn.Module, horizon: Horizon) -> Loss:
         """Show each member the batch in another order."""
         return OfInputs(loss, self.width, self.repetitions)
-
-
-@ENSEMBLES.register("mimo", reference="Havasi et al. 2021, arXiv:2010.06610")
-def mimo(*, members: int = 3, repetitions: int = 4) -> ManyInputs:
-    """One network that takes several inputs at once and has a head for each."""
-    return ManyInputs(members, repetitions)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from surefoot.ensembles._base import Course, Sampled, at_least_one
+from surefoot.ensembles._base import Sampled, at_least_one
 from surefoot.ensembles._layers import Weighted, replace_weighted
-from surefoot.ensembles._objective import OfMembers, Posterior, Sharing, WithKL
+from surefoot.ensembles._objective import OfMembers, PosteriorLayer, Sharing, WithKL
 from surefoot.ensembles.batch_ensemble import (
     Init,
     MemberLayer,
@@ -19,16 +19,17 @@ from surefoot.ensembles.batch_ensemble import (
     draw_factors,
     refuse_other_heads,
 )
-from surefoot.ensembles.mean_field import check_prior, gaussian_kl, inverse_softplus
+from surefoot.ensembles.flipout import check_prior, gaussian_kl, inverse_softplus
 from surefoot.errors import OptionError
 from surefoot.losses._base import Loss
+from surefoot.moment import Horizon
 from surefoot.registry import ENSEMBLES
 
 LIMIT = 10.0  # a factor beyond it is cut off
 JITTER = 0.1  # spread of the standard deviations at the start, before softplus
 
 
-class RankOneLayer(MemberLayer, Posterior):
+class RankOneLayer(MemberLayer, PosteriorLayer):
     """A member layer with r, s ~ N(μ, softplus(ϱ)²), drawn for every example and cut off at ±10.
 
     Args:
@@ -69,7 +70,7 @@ class RankOneLayer(MemberLayer, Posterior):
         return torch.stack([gaussian_kl(mu - 1, F.softplus(rho), self.prior_std).sum() for mu, rho in pairs]).sum()
 
 
-class Rank1(SharedByMembers):
+class Rank1Network(SharedByMembers):
     """A network as a mixture of M Gaussian posteriors over rank-one factors.
 
     Minimise the mean loss over :meth:`members` plus ``total_kl(model) / n_train``; predict with
@@ -107,14 +108,15 @@ class Rank1(SharedByMembers):
         self.network = replace_weighted(model, make, "rank1")
 
 
-class RankOne(Sampled):
-    """The rank-1 Bayesian network as part of a method.
+@ENSEMBLES.register("rank1", reference="Dusenberry et al. 2020, arXiv:2005.07186")
+class Rank1(Sampled):
+    """BatchEnsemble with a Gaussian posterior over its factors: the rank-1 Bayesian network.
 
     Args:
         members: M.
         samples: Of each member, to predict with.
         sharing: How a batch is given to the members.
-        init: See :class:`Rank1`.
+        init: See :class:`Rank1Network`.
         prior_std: Likewise.
         anneal: Share of the training over which the weight of the divergence grows from 0 to 1.
 
@@ -123,7 +125,14 @@ class RankOne(Sampled):
     """
 
     def __init__(
-        self, members: int, samples: int, sharing: Sharing, init: Init, prior_std: float, anneal: float
+        self,
+        *,
+        members: int = 4,
+        samples: int = 1,
+        sharing: Sharing = "repeat",
+        init: Init = "signs",
+        prior_std: float = 0.1,
+        anneal: float = 0.8,
     ) -> None:
         super().__init__(samples)
         if not 0 <= anneal <= 1:
@@ -135,26 +144,12 @@ class RankOne(Sampled):
         """Refuse losses with heads of their own."""
         refuse_other_heads(loss, "rank1")
 
-    def around(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Return every layer a posterior over factors for every member."""
-        return Rank1(model, self.n_members, init=self.init, prior_std=self.prior_std, generator=generator)
+    def wrap(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        """Give every layer a posterior over factors for every member."""
+        return Rank1Network(model, self.n_members, init=self.init, prior_std=self.prior_std, generator=generator)
 
-    def objective(self, loss: Loss, model: nn.Module, course: Course) -> Loss:
+    def objective(self, loss: Loss, model: nn.Module, horizon: Horizon) -> Loss:
         """Show the batch to all members, and add the divergence."""
         return WithKL(
-            OfMembers(loss, self.n_members, self.sharing), course.n_train, round(self.anneal * course.n_steps)
+            OfMembers(loss, self.n_members, self.sharing), horizon.n_train, round(self.anneal * horizon.n_steps)
         )
-
-
-@ENSEMBLES.register("rank1", reference="Dusenberry et al. 2020, arXiv:2005.07186")
-def rank1(
-    *,
-    members: int = 4,
-    samples: int = 1,
-    sharing: Sharing = "repeat",
-    init: Init = "signs",
-    prior_std: float = 0.1,
-    anneal: float = 0.8,
-) -> RankOne:
-    """BatchEnsemble with a Gaussian posterior over its factors: the rank-1 Bayesian network."""
-    return RankOne(members, samples, sharing, init, prior_std, anneal)

@@ -11,14 +11,18 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from surefoot.batches import batches
-from surefoot.ensembles._base import Course, Kept, Shape, Weights, copied, put
+from surefoot.ensembles._base import Kept, Shape, Weights, copied, set_weights
 from surefoot.errors import OptionError
+from surefoot.moment import Horizon
 from surefoot.registry import ENSEMBLES
 from surefoot.schema import Split
 
 
+@ENSEMBLES.register("swa", reference="Izmailov et al. 2018, arXiv:1803.05407")
 class SWA(Kept):
-    """The running mean of the weights after each epoch from some epoch on, w ← w + (w_new − w)/(n + 1).
+    """One network with the mean of the weights after the last epochs; brings its own learning rates.
+
+    The running mean of the weights after each epoch from some epoch on, w ← w + (w_new − w)/(n + 1).
 
     BatchNorm statistics of the mean are taken anew from the training data. The learning rate stays until half of the
     way to the start, falls to ``lr`` times its value until nine tenths of it, and stays there: the schedule that
@@ -32,40 +36,40 @@ class SWA(Kept):
         OptionError: If start or lr is no share.
     """
 
-    def __init__(self, start: float = 0.54, lr: float = 0.5) -> None:
+    def __init__(self, *, start: float = 0.54, lr: float = 0.5) -> None:
         if not 0 <= start <= 1 or not lr > 0:
             raise OptionError(f"Expected start in [0, 1] and lr > 0, but got {start:g} and {lr:g}. Leave them out.")
         super().__init__()
         self.start, self.lr = start, lr
         self.n = 0
 
-    def first_epoch(self, course: Course) -> int:
+    def first_epoch(self, horizon: Horizon) -> int:
         """Return the epoch, counted from 1, behind which the first weights are taken."""
-        return max(1, round(self.start * course.epochs))
+        return max(1, round(self.start * horizon.epochs))
 
-    def factor(self, shape: Shape, step: int, course: Course) -> float:
+    def factor(self, shape: Shape, step: int, horizon: Horizon) -> float:
         """Return the learning rate's factor, which changes from epoch to epoch."""
-        t = step // course.steps_per_epoch / self.first_epoch(course)
+        t = step // horizon.steps_per_epoch / self.first_epoch(horizon)
         return 1 - (1 - self.lr) * min(1.0, max(0.0, (t - 0.5) / 0.4))
 
-    def step_end(self, model: nn.Module, step: int, course: Course) -> None:
+    def step_end(self, model: nn.Module, step: int, horizon: Horizon) -> None:
         """Take the weights into the mean after an epoch."""
-        epoch, rest = divmod(step, course.steps_per_epoch)
-        if rest or epoch < self.first_epoch(course):
+        epoch, rest = divmod(step, horizon.steps_per_epoch)
+        if rest or epoch < self.first_epoch(horizon):
             return
         new = copied(model)
-        self.members = [average(self.members[0], new, self.n) if self.members else new]
+        self.members = [average_weights(self.members[0], new, self.n) if self.members else new]
         self.n += 1
 
-    def finish(self, model: nn.Module, split: Split, course: Course) -> None:
+    def finish(self, model: nn.Module, split: Split, horizon: Horizon) -> None:
         """Take BatchNorm statistics of the mean weights."""
         own = copied(model)
-        put(self.members[0], model)
+        set_weights(self.members[0], model)
         device = next(model.parameters()).device
-        rows = batches(len(split), course.batch_size)
-        take_statistics(model, (split.inputs[batch].to(device) for batch in rows))
+        rows = batches(len(split), horizon.batch_size)
+        update_batch_norm(model, (split.inputs[batch].to(device) for batch in rows))
         self.members = [copied(model)]
-        put(own, model)
+        set_weights(own, model)
 
     def state_dict(self) -> dict[str, Any]:
         """Return how many weights the mean is of."""
@@ -77,7 +81,7 @@ class SWA(Kept):
         self.n = state["n"]
 
 
-def average(mean: Weights, new: Weights, n: int) -> Weights:
+def average_weights(mean: Weights, new: Weights, n: int) -> Weights:
     """Take one more set of weights into a mean.
 
     Args:
@@ -90,7 +94,7 @@ def average(mean: Weights, new: Weights, n: int) -> Weights:
 
     Example:
         >>> one, two, four = ({"w": torch.tensor([value])} for value in (1.0, 2.0, 4.0))
-        >>> average(average(one, two, 1), four, 2)
+        >>> average_weights(average_weights(one, two, 1), four, 2)
         {'w': tensor([2.3333])}
     """
     return {
@@ -100,7 +104,7 @@ def average(mean: Weights, new: Weights, n: int) -> Weights:
 
 
 @torch.no_grad()
-def take_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
+def update_batch_norm(model: nn.Module, batches: Iterable[Tensor]) -> None:
     """Compute BatchNorm statistics anew, as the mean over batches; everything else is in eval mode meanwhile.
 
     Every example counts the same: a batch has the weight of its size.
@@ -137,9 +141,3 @@ def _counting(model: nn.Module, layers: list[_BatchNorm]) -> Iterator[None]:
             layer.momentum = momentum
         for module, training in modes:
             module.training = training
-
-
-@ENSEMBLES.register("swa", reference="Izmailov et al. 2018, arXiv:1803.05407")
-def swa(*, start: float = 0.54, lr: float = 0.5) -> SWA:
-    """One network with the mean of the weights after the last epochs; brings its own learning rates."""
-    return SWA(start, lr)

@@ -63,12 +63,12 @@ class Batch:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a loss may look at beside its batch.
+    """What a loss may use beside its batch.
 
     Attributes:
         splits: The data of the run. A loss that fits anything uses the calibration split, never the test split.
         generator: The only source of random numbers: it depends on the run's seed and the step alone.
-        logits: Gives the model's present logits of a split, in eval mode, on the CPU.
+        logits: Returns the model's present logits of a split, in eval mode, on the CPU.
         lr: The step's learning rate.
     """
 
@@ -123,7 +123,7 @@ class Loss(nn.Module):
         Args:
             model: The network, at the weights before the step.
             batch: The examples of the step.
-            scene: What else there is to look at.
+            scene: What else a loss may use.
 
         Returns:
             The batch, with what was drawn for each example.
@@ -144,7 +144,7 @@ class Loss(nn.Module):
         terms = self(logits, batch.labels)
         if not isinstance(terms, LossTerms):
             raise InputError(
-                f"Expected {type(self).__name__} to give LossTerms, but got {type(terms).__name__}. "
+                f"Expected {type(self).__name__} to return LossTerms, but got {type(terms).__name__}. "
                 "Return LossTerms(per_example), with one value per example and no mean over them."
             )
         return terms, logits
@@ -162,7 +162,7 @@ class Loss(nn.Module):
 
         Args:
             model: The network.
-            scene: What there is to look at.
+            scene: What a loss may use.
         """
 
 

@@ -44,7 +44,7 @@ def smallest_change(
             change = torch.zeros_like(place, requires_grad=True)
             adam = torch.optim.Adam([change], lr=RATE)
             succeeds = torch.zeros_like(best, dtype=torch.bool)
-            for _ in range(steps + 1):  # the last look is at what the last step gave
+            for _ in range(steps + 1):  # once more after the last step
                 m = margins(model(box.low + unit * (place + change)), labels)
                 length2 = change.square().flatten(1).sum(1)
                 is_wrong = m.detach() < 0

@@ -11,12 +11,15 @@ from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms
 
 
+@LOSSES.register("acls", reference="Park et al. 2023, arXiv:2308.11911")
 class ACLS(Loss):
-    r"""Smooth the more, the further the predicted class ŷ is ahead.
+    r"""Cross-entropy plus squared excess of the top logit over a margin.
+
+    Smooth the more, the further the predicted class ŷ is ahead.
 
     .. math:: -\log p_y + α [ λ_1 \max(0, z_ŷ - M)^2 + λ_2 \frac{1}{K-1} Σ_{k≠ŷ} \max(0, z_ŷ - z_k - M)^2 ]
 
-    No gradient flows through z_ŷ in the second term. The first one looks at the raw logit, so the loss changes
+    No gradient flows through z_ŷ in the second term. The first one depends on the raw logit, so the loss changes
     when a constant is added to all logits.
 
     Args:
@@ -39,11 +42,11 @@ class ACLS(Loss):
 
     def __init__(
         self,
+        *,
         alpha: float = 0.1,
         lambda1: float = 1.0,
         lambda2: float = 0.1,
         margin: float = 10.0,
-        *,
         shift_invariant: bool = False,
     ) -> None:
         if not min(alpha, lambda1, lambda2, margin) >= 0:
@@ -56,7 +59,7 @@ class ACLS(Loss):
         self.shift_invariant = shift_invariant
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossTerms:
-        """Return the regularised cross-entropy of each example; the regulariser does not look at the label."""
+        """Return the regularised cross-entropy of each example; the regulariser does not depend on the label."""
         top, predicted = logits.max(-1)
         lead = top - logits.amin(-1) if self.shift_invariant else top
         behind = (top.detach()[:, None] - logits - self.margin).relu().square()
@@ -65,16 +68,3 @@ class ACLS(Loss):
         regulariser = self.lambda1 * (lead - self.margin).relu().square() + self.lambda2 * spread
         log_py = true_class(logits.log_softmax(-1), labels)
         return LossTerms(-log_py + self.alpha * regulariser, log_py=log_py)
-
-
-@LOSSES.register("acls", reference="Park et al. 2023, arXiv:2308.11911")
-def acls(
-    *,
-    alpha: float = 0.1,
-    lambda1: float = 1.0,
-    lambda2: float = 0.1,
-    margin: float = 10.0,
-    shift_invariant: bool = False,
-) -> Loss:
-    """Cross-entropy plus squared excess of the top logit over a margin."""
-    return ACLS(alpha, lambda1, lambda2, margin, shift_invariant=shift_invariant)

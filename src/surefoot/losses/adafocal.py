@@ -11,8 +11,11 @@ from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms
 
 
+@LOSSES.register("adafocal", reference="Ghosh et al. 2022, arXiv:2211.11838")
 class AdaFocal(Loss):
-    """−(1 − s·p_y)^|γ| log p_y with the γ of the bin that p_y falls into and s its sign.
+    """Focal loss whose gamma follows the calibration error of held-out data, bin by bin.
+
+    −(1 − s·p_y)^|γ| log p_y with the γ of the bin that p_y falls into and s its sign.
 
     Where held-out examples of a bin are over-confident, γ grows; where they are under-confident it shrinks, and
     below ``switch`` it turns negative: then (1 + p_y)^|γ| pushes confidence up. γ is updated after every epoch
@@ -35,10 +38,10 @@ class AdaFocal(Loss):
 
     def __init__(
         self,
+        *,
         bins: int = 15,
         rate: float = 1.0,
         gamma: float = 1.0,
-        *,
         switch: float = 0.2,
         lowest: float = -2.0,
         highest: float = 20.0,
@@ -93,17 +96,3 @@ class AdaFocal(Loss):
         moved = gammas * (gammas.sign() * self.rate * gap).exp()
         moved = torch.where(moved.abs() < self.switch, -moved.sign() * self.switch, moved)
         return moved.clamp(self.lowest, self.highest)
-
-
-@LOSSES.register("adafocal", reference="Ghosh et al. 2022, arXiv:2211.11838")
-def adafocal(
-    *,
-    bins: int = 15,
-    rate: float = 1.0,
-    gamma: float = 1.0,
-    switch: float = 0.2,
-    lowest: float = -2.0,
-    highest: float = 20.0,
-) -> Loss:
-    """Focal loss whose gamma follows the calibration error of held-out data, bin by bin."""
-    return AdaFocal(bins, rate, gamma, switch=switch, lowest=lowest, highest=highest)

@@ -22,14 +22,15 @@ Attack = Literal["radius", "cw"]
 CHUNK = 500
 
 
+@LOSSES.register("ar_adals", reference="Qin et al. 2021, arXiv:2006.16375")
 class ARAdaLS(Loss):
-    """Label smoothing whose strength is learned for each of R groups of equally robust examples.
+    """Label smoothing learned for groups of equally robust examples from held-out over-confidence.
 
     Training and calibration examples are each divided into R groups by how far an input must move until the
     decision changes. After every epoch each group's target probability follows its held-out over-confidence,
     q ← q − rate·(confidence − accuracy), clipped to [1/K, 1], and its labels are smoothed by (1 − q)·K/(K − 1).
 
-    That distance is m/‖∇ₓm‖, where a linear look at the margin m sees the decision change (``attack="radius"``), or
+    That distance is m/‖∇ₓm‖, where the linear approximation of the margin m changes sign (``attack="radius"``), or
     the smallest change that an attack finds (``attack="cw"``), as in the paper. The first one is the default: it
     costs one pass over the examples, the other one ``steps × searches`` passes.
 
@@ -55,9 +56,9 @@ class ARAdaLS(Loss):
 
     def __init__(
         self,
+        *,
         groups: int = 10,
         rate: float = 0.1,
-        *,
         attack: Attack = "radius",
         every: int = 1,
         steps: int = 50,
@@ -177,17 +178,3 @@ def _in_chunks(measure: Callable[[nn.Module, Tensor, Tensor], Tensor], model: nn
     device = next(model.parameters()).device
     chunks = zip(split.inputs.split(CHUNK), split.labels.split(CHUNK), strict=True)
     return torch.cat([measure(model, x.to(device), y.to(device)).cpu() for x, y in chunks])
-
-
-@LOSSES.register("ar_adals", reference="Qin et al. 2021, arXiv:2006.16375")
-def ar_adals(
-    *,
-    groups: int = 10,
-    rate: float = 0.1,
-    attack: Attack = "radius",
-    every: int = 1,
-    steps: int = 50,
-    searches: int = 4,
-) -> Loss:
-    """Label smoothing learned for groups of equally robust examples from held-out over-confidence."""
-    return ARAdaLS(groups, rate, attack=attack, every=every, steps=steps, searches=searches)

@@ -14,8 +14,11 @@ from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Splits
 
 
+@LOSSES.register("balcal", reference="Ni et al. 2025, BalCAL")
 class BalCAL(Loss):
-    """λ·CE(z_own, y) + (1 − λ)·CE(z_fixed·E, y) for a network with two heads.
+    """A second, under-confident head whose share is balanced after every epoch.
+
+    λ·CE(z_own, y) + (1 − λ)·CE(z_fixed·E, y) for a network with two heads.
 
     The fixed head is a simplex on unit-norm features: it cannot be very sure. E gives rare classes of the batch
     longer columns. After every epoch λ is chosen so that the mean confidence of the mixed training logits is δ
@@ -31,7 +34,7 @@ class BalCAL(Loss):
 
     seen: Tensor
 
-    def __init__(self, share: float = 0.8, delta: float = 0.95) -> None:
+    def __init__(self, *, share: float = 0.8, delta: float = 0.95) -> None:
         if not (0 < share <= 1 and 0 < delta <= 1):
             raise OptionError(
                 f"Expected share and delta in (0, 1], but got {share:g} and {delta:g}. Try share=0.8,delta=0.95."
@@ -134,9 +137,3 @@ def choose_share(own: Tensor, fixed: Tensor, labels: Tensor, delta: float) -> fl
             best, best_gap = middle, gap
         low, high = (low, middle) if gap > 0 else (middle, high)
     return best
-
-
-@LOSSES.register("balcal", reference="Ni et al. 2025, BalCAL")
-def balcal(*, share: float = 0.8, delta: float = 0.95) -> Loss:
-    """A second, under-confident head whose share is balanced after every epoch."""
-    return BalCAL(share, delta)

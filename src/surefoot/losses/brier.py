@@ -10,8 +10,11 @@ from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms
 
 
+@LOSSES.register("brier", reference="Brier 1950")
 class Brier(Loss):
-    """Σ_k (p_k − 1[k = y])², in [0, 2].
+    """Squared distance between probabilities and one-hot labels.
+
+    Σ_k (p_k − 1[k = y])², in [0, 2].
 
     Example:
         >>> from torch import tensor
@@ -24,9 +27,3 @@ class Brier(Loss):
         log_probs = logits.log_softmax(-1)
         squared = (log_probs.exp() - F.one_hot(labels, logits.shape[-1])).square()
         return LossTerms(squared.sum(-1), log_py=true_class(log_probs, labels))
-
-
-@LOSSES.register("brier", reference="Brier 1950")
-def brier() -> Loss:
-    """Squared distance between probabilities and one-hot labels."""
-    return Brier()

@@ -14,8 +14,9 @@ from surefoot.schema import LossTerms, Splits
 from surefoot.seeding import replaying, rng_state
 
 
+@LOSSES.register("calmo", reference="Too Sharp, Too Sure 2026, arXiv:2604.20614v1")
 class CalMO(Loss):
-    r"""Robust predictions and flat margins.
+    r"""Cross-entropy plus KL to an attacked prediction plus squared input gradient of the margin.
 
     .. math:: -\log p_y + a_r \, KL(p(x) ‖ p(x^{adv})) + a_s \, ‖∇_x m‖_2^2
 
@@ -40,6 +41,7 @@ class CalMO(Loss):
 
     def __init__(
         self,
+        *,
         robust: float = 0.5,
         smooth: float = 0.01,
         eps: float = 8 / 255,
@@ -90,11 +92,3 @@ class CalMO(Loss):
                 grad = self.range.margin_gradient(logits, labels, inputs, create_graph=will_differentiate)
                 per_example = per_example + self.smooth * grad.square().sum(1)
         return terms._replace(per_example=per_example), logits
-
-
-@LOSSES.register("calmo", reference="Too Sharp, Too Sure 2026, arXiv:2604.20614v1")
-def calmo(
-    *, robust: float = 0.5, smooth: float = 0.01, eps: float = 8 / 255, step: float = 2 / 255, steps: int = 3
-) -> Loss:
-    """Cross-entropy plus KL to an attacked prediction plus squared input gradient of the margin."""
-    return CalMO(robust, smooth, eps, step, steps)

@@ -16,8 +16,11 @@ from surefoot.schema import LossTerms
 Form = Literal["as_reused", "as_defined"]
 
 
+@LOSSES.register("cpc", reference="Cheng & Vasconcelos 2022, CVPR")
 class CPC(Loss):
-    r"""The true class must beat each other class; the other classes must be equal among themselves.
+    r"""Cross-entropy plus pairwise constraints between classes.
+
+    The true class must beat each other class; the other classes must be equal among themselves.
 
     .. math:: -\log p_y + w_1 \, \mathrm{BDC} + w_2 \, \mathrm{BEC}
 
@@ -31,12 +34,12 @@ class CPC(Loss):
             ½·BEC + ½·log 2/(K−2), so its w2 = 1 is 0.5 here.
 
     Example:
-        >>> from torch import tensor  # all logits equal: both constraints at log 2, cross-entropy log 3
-        >>> CPC(1.0, 1.0, "as_defined")(tensor([[0.0, 0.0, 0.0]]), tensor([0])).per_example  # 2 log 2 + log 3
+        >>> from torch import tensor  # all logits equal: 2 log 2 + log 3
+        >>> CPC(w1=1.0, w2=1.0, form="as_defined")(tensor([[0.0, 0.0, 0.0]]), tensor([0])).per_example
         tensor([2.4849])
     """
 
-    def __init__(self, w1: float = 0.1, w2: float = 1.0, form: Form = "as_reused") -> None:
+    def __init__(self, *, w1: float = 0.1, w2: float = 1.0, form: Form = "as_reused") -> None:
         super().__init__()
         self.w1, self.w2, self.form = w1, w2, form
 
@@ -73,9 +76,3 @@ def bec(logits: Tensor, labels: Tensor) -> Tensor:
     others = 1 - F.one_hot(labels, k)
     pairs = others[:, :, None] * others[:, None, :] * (1 - F.one_hot(labels.new_tensor(range(k)), k))
     return (F.softplus(logits[:, :, None] - logits[:, None, :]) * pairs).sum((1, 2)) / ((k - 1) * (k - 2))
-
-
-@LOSSES.register("cpc", reference="Cheng & Vasconcelos 2022, CVPR")
-def cpc(*, w1: float = 0.1, w2: float = 1.0, form: Form = "as_reused") -> Loss:
-    """Cross-entropy plus pairwise constraints between classes."""
-    return CPC(w1, w2, form)

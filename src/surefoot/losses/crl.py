@@ -18,8 +18,9 @@ from surefoot.schema import LossTerms, Splits
 Confidence = Literal["top", "entropy", "margin"]
 
 
+@LOSSES.register("crl", reference="Moon et al. 2020, arXiv:2007.01458")
 class CRL(Loss):
-    r"""Rank confidences like the shares of epochs in which the examples were predicted right.
+    r"""Cross-entropy plus a ranking of confidences by how often each example was predicted right.
 
     .. math:: -\log p_y + w \frac1n Σ_i \max(0, -s_i (κ_i - κ_{i+1}) + |c_i - c_{i+1}|)
 
@@ -38,7 +39,7 @@ class CRL(Loss):
     counts: Tensor
     epochs: Tensor
 
-    def __init__(self, weight: float = 1.0, confidence: Confidence = "top") -> None:
+    def __init__(self, *, weight: float = 1.0, confidence: Confidence = "top") -> None:
         if not weight >= 0:
             raise OptionError(f"Expected weight ≥ 0, but got {weight:g}. Try weight=1.")
         super().__init__()
@@ -100,9 +101,3 @@ def ranking_penalty(confidence: Tensor, history: Tensor) -> Tensor:
     difference = history - history.roll(-1)
     hinge = (-difference.sign() * (confidence - confidence.roll(-1)) + difference.abs()).relu()
     return torch.where(difference == 0, 0.0, hinge).mean()
-
-
-@LOSSES.register("crl", reference="Moon et al. 2020, arXiv:2007.01458")
-def crl(*, weight: float = 1.0, confidence: Confidence = "top") -> Loss:
-    """Cross-entropy plus a ranking of confidences by how often each example was predicted right."""
-    return CRL(weight, confidence)

@@ -10,8 +10,9 @@ from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms
 
 
+@LOSSES.register("ce", reference="Good 1952")
 class CrossEntropy(Loss):
-    """−log p(true class).
+    """Cross-entropy, −log p(true class).
 
     Example:
         >>> from torch import tensor
@@ -28,9 +29,3 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> LossTerms:
     """Return −log p_y of each example, for the losses that start from it."""
     per_example = F.cross_entropy(logits, labels, reduction="none")
     return LossTerms(per_example, log_py=-per_example)
-
-
-@LOSSES.register("ce", reference="Good 1952")
-def ce() -> Loss:
-    """Cross-entropy, −log p(true class)."""
-    return CrossEntropy()

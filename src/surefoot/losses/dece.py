@@ -45,8 +45,9 @@ def dece_of(
     return (q * (correct - conf)[:, None]).sum(0).abs().sum() / len(labels)
 
 
+@LOSSES.register("dece", reference="Bohdal et al. 2023, arXiv:2106.09613")
 class DECE(Loss):
-    """Cross-entropy plus a weight times the differentiable calibration error of the batch.
+    """Cross-entropy plus a differentiable expected calibration error of the batch.
 
     Args:
         weight: Of the calibration error. Alone it could be lowered by unlearning.
@@ -59,7 +60,7 @@ class DECE(Loss):
     """
 
     def __init__(
-        self, weight: float = 0.5, bins: int = 15, sharpness: float = 100.0, temperature: float = 0.01
+        self, *, weight: float = 0.5, bins: int = 15, sharpness: float = 100.0, temperature: float = 0.01
     ) -> None:
         if not (weight >= 0 and bins >= 1 and sharpness > 0 and temperature > 0):
             raise OptionError(
@@ -73,9 +74,3 @@ class DECE(Loss):
         """Return the cross-entropy of each example and the calibration error of the batch."""
         error = dece_of(logits, labels, bins=self.bins, sharpness=self.sharpness, temperature=self.temperature)
         return cross_entropy(logits, labels)._replace(penalty=self.weight * error)
-
-
-@LOSSES.register("dece", reference="Bohdal et al. 2023, arXiv:2106.09613")
-def dece(*, weight: float = 0.5, bins: int = 15, sharpness: float = 100.0, temperature: float = 0.01) -> Loss:
-    """Cross-entropy plus a differentiable expected calibration error of the batch."""
-    return DECE(weight, bins, sharpness, temperature)

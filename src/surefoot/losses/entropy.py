@@ -14,8 +14,11 @@ from surefoot.schema import LossTerms
 Over = Literal["sum", "mean"]
 
 
+@LOSSES.register("entropy", reference="Pereyra et al. 2017, arXiv:1701.06548")
 class EntropyPenalty(Loss):
-    """−log p_y − β·H(p), or −log p_y + β·max(0, Γ − H(p)): pay for too little entropy H = −Σ_k p_k log p_k.
+    """Cross-entropy minus beta times the entropy of the prediction.
+
+    −log p_y − β·H(p), or −log p_y + β·max(0, Γ − H(p)): pay for too little entropy H = −Σ_k p_k log p_k.
 
     Args:
         beta: Strength β.
@@ -32,7 +35,7 @@ class EntropyPenalty(Loss):
         tensor([0.])
     """
 
-    def __init__(self, beta: float = 0.1, hinge: float | None = None, over: Over = "sum") -> None:
+    def __init__(self, *, beta: float = 0.1, hinge: float | None = None, over: Over = "sum") -> None:
         if not beta >= 0:
             raise OptionError(f"Expected beta ≥ 0, but got {beta:g}. Try beta=0.1.")
         super().__init__()
@@ -59,9 +62,3 @@ def entropy_of(log_probs: Tensor) -> Tensor:
         Shape ``(n,)``.
     """
     return -(log_probs.exp() * log_probs).sum(-1)
-
-
-@LOSSES.register("entropy", reference="Pereyra et al. 2017, arXiv:1701.06548")
-def entropy(*, beta: float = 0.1, hinge: float | None = None, over: Over = "sum") -> Loss:
-    """Cross-entropy minus beta times the entropy of the prediction."""
-    return EntropyPenalty(beta, hinge, over)

@@ -31,8 +31,11 @@ def focal_of(log_py: Tensor, gamma: float | Tensor) -> Tensor:
     return -(missing**gamma) * log_py
 
 
+@LOSSES.register("focal", reference="Lin et al. 2017; Mukhoti et al. 2020, arXiv:2002.09437")
 class Focal(Loss):
-    """−(1 − p_y)^γ log p_y: examples that are nearly certain count less.
+    """Cross-entropy times (1 - p_y)^gamma: examples that are nearly certain count less.
+
+    −(1 − p_y)^γ log p_y.
 
     Args:
         gamma: γ; 0 is cross-entropy.
@@ -41,7 +44,7 @@ class Focal(Loss):
         OptionError: If gamma is negative.
     """
 
-    def __init__(self, gamma: float = 3.0) -> None:
+    def __init__(self, *, gamma: float = 3.0) -> None:
         if not gamma >= 0:
             raise OptionError(f"Expected gamma ≥ 0, but got {gamma:g}. Try gamma=3.")
         super().__init__()
@@ -53,16 +56,11 @@ class Focal(Loss):
         return LossTerms(focal_of(log_py, self.gamma), log_py=log_py)
 
 
-@LOSSES.register("focal", reference="Lin et al. 2017; Mukhoti et al. 2020, arXiv:2002.09437")
-def focal(*, gamma: float = 3.0) -> Loss:
-    """Cross-entropy times (1 - p_y)^gamma: examples that are nearly certain count less."""
-    return Focal(gamma)
-
-
+@LOSSES.register("flsd", reference="Mukhoti et al. 2020, arXiv:2002.09437")
 class FLSD(Loss):
-    """Focal loss with γ = 5 where p_y < 0.2 and γ = 3 elsewhere (FLSD-53).
+    """Focal loss with one gamma for p_y below a threshold and another above (FLSD-53).
 
-    γ depends on the sample and carries no gradient.
+    By default γ = 5 where p_y < 0.2 and γ = 3 elsewhere. γ depends on the sample and carries no gradient.
 
     Args:
         low: γ below the threshold.
@@ -73,7 +71,7 @@ class FLSD(Loss):
         OptionError: If a γ is negative or the threshold no probability.
     """
 
-    def __init__(self, low: float = 5.0, high: float = 3.0, threshold: float = 0.2) -> None:
+    def __init__(self, *, low: float = 5.0, high: float = 3.0, threshold: float = 0.2) -> None:
         if not (low >= 0 and high >= 0 and 0 <= threshold <= 1):
             raise OptionError(
                 f"Expected low, high ≥ 0 and threshold in [0, 1], but got {low:g}, {high:g} and {threshold:g}. "
@@ -87,9 +85,3 @@ class FLSD(Loss):
         log_py = true_class(logits.log_softmax(-1), labels)
         gamma = torch.where(log_py.detach().exp() < self.threshold, self.low, self.high).to(logits.dtype)
         return LossTerms(focal_of(log_py, gamma), log_py=log_py)
-
-
-@LOSSES.register("flsd", reference="Mukhoti et al. 2020, arXiv:2002.09437")
-def flsd(*, low: float = 5.0, high: float = 3.0, threshold: float = 0.2) -> Loss:
-    """Focal loss with one gamma for p_y below a threshold and another above (FLSD-53)."""
-    return FLSD(low, high, threshold)

@@ -10,9 +10,11 @@ from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms
 
 
+@LOSSES.register("label_smoothing", reference="Szegedy et al. 2016; Müller et al. 2019")
 class LabelSmoothing(Loss):
-    """Cross-entropy towards 1 − α + α/K on the true class and α/K on the K − 1 others.
+    """Cross-entropy towards labels softened by α, spread evenly over all classes.
 
+    The target is 1 − α + α/K on the true class and α/K on the K − 1 others.
     Some codes put α/(K−1) on the others instead; convert theirs with α·K/(K−1).
 
     Args:
@@ -22,7 +24,7 @@ class LabelSmoothing(Loss):
         OptionError: If alpha is not in [0, 1].
     """
 
-    def __init__(self, alpha: float = 0.05) -> None:
+    def __init__(self, *, alpha: float = 0.05) -> None:
         if not 0 <= alpha <= 1:
             raise OptionError(f"Expected alpha in [0, 1], but got {alpha:g}. Try alpha=0.05.")
         super().__init__()
@@ -47,9 +49,3 @@ def smoothed(logits: Tensor, labels: Tensor, alpha: float | Tensor) -> LossTerms
     log_probs = logits.log_softmax(-1)
     log_py = true_class(log_probs, labels)
     return LossTerms(-(1 - alpha) * log_py - alpha * log_probs.mean(-1), log_py=log_py)
-
-
-@LOSSES.register("label_smoothing", reference="Szegedy et al. 2016; Müller et al. 2019")
-def label_smoothing(*, alpha: float = 0.05) -> Loss:
-    """Cross-entropy towards labels softened by α, spread evenly over all classes."""
-    return LabelSmoothing(alpha)

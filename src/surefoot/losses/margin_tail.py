@@ -23,13 +23,16 @@ Smoothness = Literal["gradient", "kl", "difference"]
 H = 0.01  # of the finite difference
 
 
+@LOSSES.register("margin_tail", reference="from the margin bounds of arXiv:2604.20614")
 class MarginTail(Loss):
-    r"""Push the margins up that an attacker of radius ε leaves, and keep them smooth.
+    r"""Cross-entropy plus the tail of robust margins plus their smoothness.
+
+    Push the margins up that an attacker of radius ε leaves, and keep them smooth.
 
     .. math:: -\log p_y + α R(m_ε) + β S
 
-    m_ε is m − ε‖∇ₓm‖ in the dual norm (1-norm for an l∞ ball, 2-norm for l2), which is what a linear look at the
-    margin sees and no certificate; or the margin where sign steps lead. Forms of R, with K classes:
+    m_ε is m − ε‖∇ₓm‖ in the dual norm (1-norm for an l∞ ball, 2-norm for l2), which is the margin's linear
+    approximation and no certificate; or the margin where sign steps lead. Forms of R, with K classes:
 
     * ``softplus``: log(1 + (K−1)e^{−m}), never below the cross-entropy at the worst point;
     * ``bounded``: sigmoid(log(K−1) − m), never below 1 − p_y there, in [0, 1];
@@ -58,10 +61,10 @@ class MarginTail(Loss):
 
     def __init__(
         self,
+        *,
         alpha: float = 0.1,
         beta: float = 0.01,
         eps: float = 4 / 255,
-        *,
         form: Form = "softplus",
         robust: Robust = "linf",
         smoothness: Smoothness = "gradient",
@@ -77,7 +80,7 @@ class MarginTail(Loss):
         if robust == "attack" and smoothness == "difference":
             raise OptionError(
                 "Expected smoothness=gradient or smoothness=kl with robust=attack, but got smoothness=difference, "
-                "which looks elsewhere. Change one of them."
+                "which uses another point. Change one of them."
             )
         super().__init__()
         self.alpha, self.beta, self.eps = alpha, beta, eps
@@ -99,7 +102,7 @@ class MarginTail(Loss):
 
     @property
     def passes(self) -> float:
-        """One; then the margin's gradient, a look elsewhere and the attack that leads there, where they are needed."""
+        """One; then the margin's gradient, another forward pass and the attack before it, where they are needed."""
         if self._is_warming_up:
             return 1.0
         gradient = GRADIENT_PASSES if self._needs_gradient else 0
@@ -231,30 +234,3 @@ def l2_norm(grad: Tensor) -> Tensor:
     """Return each row's 2-norm, with a slope of 0 where the row is 0."""
     squared = grad.square().sum(1)
     return torch.where(squared > 0, squared.clamp(min=torch.finfo(grad.dtype).tiny).sqrt(), 0.0)
-
-
-@LOSSES.register("margin_tail", reference="from the margin bounds of arXiv:2604.20614")
-def margin_tail(
-    *,
-    alpha: float = 0.1,
-    beta: float = 0.01,
-    eps: float = 4 / 255,
-    form: Form = "softplus",
-    robust: Robust = "linf",
-    smoothness: Smoothness = "gradient",
-    floor: float = -2.0,
-    steps: int = 3,
-    warmup: int = 1,
-) -> Loss:
-    """Cross-entropy plus the tail of robust margins plus their smoothness."""
-    return MarginTail(
-        alpha,
-        beta,
-        eps,
-        form=form,
-        robust=robust,
-        smoothness=smoothness,
-        floor=floor,
-        steps=steps,
-        warmup=warmup,
-    )

@@ -14,8 +14,11 @@ from surefoot.schema import LossTerms
 Over = Literal["mean", "sum"]
 
 
+@LOSSES.register("mbls", reference="Liu et al. 2022, arXiv:2111.15430")
 class MbLS(Loss):
-    """−log p_y + α·mean_k max(0, max_j z_j − z_k − m).
+    """Cross-entropy plus what logits fall behind the largest one by more than a margin.
+
+    −log p_y + α·mean_k max(0, max_j z_j − z_k − m).
 
     The largest logit, whichever class it is of, may lead the others by m for free. It receives gradient too.
 
@@ -34,7 +37,7 @@ class MbLS(Loss):
         tensor([0.5000])
     """
 
-    def __init__(self, alpha: float = 0.1, margin: float = 10.0, over: Over = "mean") -> None:
+    def __init__(self, *, alpha: float = 0.1, margin: float = 10.0, over: Over = "mean") -> None:
         if not (alpha >= 0 and margin >= 0):
             raise OptionError(
                 f"Expected alpha ≥ 0 and margin ≥ 0, but got {alpha:g} and {margin:g}. Try alpha=0.1,margin=6."
@@ -48,9 +51,3 @@ class MbLS(Loss):
         penalty = excess.mean(-1) if self.over == "mean" else excess.sum(-1)
         log_py = true_class(logits.log_softmax(-1), labels)
         return LossTerms(-log_py + self.alpha * penalty, log_py=log_py)
-
-
-@LOSSES.register("mbls", reference="Liu et al. 2022, arXiv:2111.15430")
-def mbls(*, alpha: float = 0.1, margin: float = 10.0, over: Over = "mean") -> Loss:
-    """Cross-entropy plus what logits fall behind the largest one by more than a margin."""
-    return MbLS(alpha, margin, over)

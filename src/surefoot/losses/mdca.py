@@ -16,8 +16,9 @@ from surefoot.schema import LossTerms
 Classes = Literal["all", "top"]
 
 
+@LOSSES.register("mdca", reference="Hebbalaguppe et al. 2022, arXiv:2203.13834")
 class MDCA(Loss):
-    """Focal loss (γ = 0: cross-entropy) plus β times how far mean probabilities are from class frequencies.
+    """Focal loss (gamma 0: cross-entropy) plus the gap between mean probabilities and class frequencies.
 
     The second part is a penalty of the batch. It is positive by chance even for perfect probabilities: about 0.02
     for ten classes and 128 examples.
@@ -31,7 +32,7 @@ class MDCA(Loss):
         OptionError: If beta or gamma is negative.
     """
 
-    def __init__(self, beta: float = 1.0, gamma: float = 0.0, classes: Classes = "all") -> None:
+    def __init__(self, *, beta: float = 1.0, gamma: float = 0.0, classes: Classes = "all") -> None:
         if not (beta >= 0 and gamma >= 0):
             raise OptionError(f"Expected beta ≥ 0 and gamma ≥ 0, but got {beta:g} and {gamma:g}. Try beta=1,gamma=1.")
         super().__init__()
@@ -61,9 +62,3 @@ def dca_of(probs: Tensor, labels: Tensor) -> Tensor:
     """Return |mean confidence − accuracy| of the predicted classes."""
     conf, predicted = probs.max(-1)
     return (conf.mean() - (predicted == labels).to(probs.dtype).mean()).abs()
-
-
-@LOSSES.register("mdca", reference="Hebbalaguppe et al. 2022, arXiv:2203.13834")
-def mdca(*, beta: float = 1.0, gamma: float = 0.0, classes: Classes = "all") -> Loss:
-    """Focal loss (gamma 0: cross-entropy) plus the gap between mean probabilities and class frequencies."""
-    return MDCA(beta, gamma, classes)

@@ -20,8 +20,11 @@ Smoothing = Literal["pairs", "class", "scalar", "l2"]
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # Adam
 
 
+@LOSSES.register("meta_calibration", reference="Bohdal et al. 2023, arXiv:2106.09613")
 class MetaCalibration(Loss):
-    """Cross-entropy towards softened labels, or with a penalty on the last layer; how much is learned on the way.
+    """Label smoothing (or, by smoothing=l2, weight decay) learned on the way, so that held-out data are calibrated.
+
+    Cross-entropy towards softened labels, or with a penalty on the last layer; how much is learned on the way.
 
     Before every step: a virtual SGD step of the last layer alone on the batch, CE + ½·DECE of a held-out batch
     behind it, and one Adam step of the smoothing on that. Features are those of eval mode. The smoothing is one
@@ -49,7 +52,7 @@ class MetaCalibration(Loss):
     second: Tensor
     steps: Tensor
 
-    def __init__(self, smoothing: Smoothing = "pairs", rate: float = 1e-3, weight: float = 0.5) -> None:
+    def __init__(self, *, smoothing: Smoothing = "pairs", rate: float = 1e-3, weight: float = 0.5) -> None:
         if not (rate >= 0 and weight >= 0):
             raise OptionError(f"Expected rate ≥ 0 and weight ≥ 0, but got {rate:g} and {weight:g}. Leave them out.")
         super().__init__()
@@ -224,9 +227,3 @@ def virtual_step(
         if layer.bias is not None:
             of_bias = of_bias + 2 * decay[weight.numel() :] * bias
     return F.linear(others, weight - lr * of_weight, bias if layer.bias is None else bias - lr * of_bias)
-
-
-@LOSSES.register("meta_calibration", reference="Bohdal et al. 2023, arXiv:2106.09613")
-def meta_calibration(*, smoothing: Smoothing = "pairs", rate: float = 1e-3, weight: float = 0.5) -> Loss:
-    """Label smoothing (or, by smoothing=l2, weight decay) learned on the way, so that held-out data are calibrated."""
-    return MetaCalibration(smoothing, rate, weight)

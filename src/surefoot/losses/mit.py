@@ -21,12 +21,14 @@ from surefoot.seeding import replaying, rng_state
 Where = Literal["logits", "stages"]
 
 
+@LOSSES.register("mit", reference="Wang et al. 2023, ICML")
 class MIT(Loss):
-    """Two mixtures of the same two examples; their outputs are taken apart again before the loss.
+    """Mixup whose outputs are taken apart again before the loss: MIT-L, or MIT-A with where=stages.
 
-    With mixing shares l₁ > l₂ and outputs O₁, O₂, the parts A and B solve O₁ = l₁A + (1 − l₁)B and
-    O₂ = l₂A + (1 − l₂)B. The loss is ½CE(A, y) + ½CE(B, y_π). MIT-L takes the logits apart. MIT-A takes apart
-    and mixes again, with new shares, after every stage; the network must expose its ``stages``.
+    Each two examples are mixed twice. With shares l₁ > l₂ and outputs O₁, O₂, the parts A and B solve
+    O₁ = l₁A + (1 − l₁)B and O₂ = l₂A + (1 − l₂)B. The loss is ½CE(A, y) + ½CE(B, y_π). MIT-L takes the logits
+    apart. MIT-A takes apart and mixes again, with new shares, after every stage; the network must expose its
+    ``stages``.
 
     Args:
         where: ``"logits"`` for MIT-L, ``"stages"`` for MIT-A.
@@ -37,7 +39,7 @@ class MIT(Loss):
         OptionError: If there are no such shares.
     """
 
-    def __init__(self, where: Where = "logits", alpha: float = 1.0, margin: float = 0.5) -> None:
+    def __init__(self, *, where: Where = "logits", alpha: float = 1.0, margin: float = 0.5) -> None:
         if not (alpha > 0 and 0 <= margin < 1):
             raise OptionError(
                 f"Expected alpha > 0 and margin in [0, 1), but got {alpha:g} and {margin:g}. Try alpha=1,margin=0.5."
@@ -120,9 +122,3 @@ def unmix(first: Tensor, second: Tensor, high: Tensor, low: Tensor) -> tuple[Ten
     a = ((1 - low) * first - (1 - high) * second) / (high - low)
     b = (high * second - low * first) / (high - low)
     return a, b
-
-
-@LOSSES.register("mit", reference="Wang et al. 2023, ICML")
-def mit(*, where: Where = "logits", alpha: float = 1.0, margin: float = 0.5) -> Loss:
-    """Mixup whose outputs are taken apart again before the loss: MIT-L, or MIT-A with where=stages."""
-    return MIT(where, alpha, margin)

@@ -14,11 +14,13 @@ from surefoot.registry import LOSSES
 from surefoot.schema import LossTerms, Splits
 
 
+@LOSSES.register("mixup", reference="Zhang et al. 2018, arXiv:1710.09412")
 class Mixup(Loss):
-    """Cross-entropy on mixed examples: x' = λx + (1 − λ)x_π with the labels mixed alike.
+    """Cross-entropy on convex mixtures of two examples and their labels.
 
-    One λ ~ Beta(α, α) and one permutation π per step, shared by all passes and all parts of the batch. The loss
-    of a mixed example is λ·CE(y) + (1 − λ)·CE(y_π); it also is what CSAM takes for −log p_y.
+    x' = λx + (1 − λ)x_π, with the labels mixed alike. One λ ~ Beta(α, α) and one permutation π per step are shared
+    by all passes and all parts of the batch. The loss of a mixed example is λ·CE(y) + (1 − λ)·CE(y_π); it also is
+    what CSAM takes for −log p_y.
 
     Args:
         alpha: α.
@@ -28,7 +30,7 @@ class Mixup(Loss):
         OptionError: If alpha is not positive.
     """
 
-    def __init__(self, alpha: float = 1.0, *, fold: bool = False) -> None:
+    def __init__(self, *, alpha: float = 1.0, fold: bool = False) -> None:
         if not alpha > 0:
             raise OptionError(f"Expected alpha > 0, but got {alpha:g}. Try alpha=1.")
         super().__init__()
@@ -72,9 +74,3 @@ def mixed_cross_entropy(logits: Tensor, labels: Tensor, partner_labels: Tensor, 
     second = F.cross_entropy(logits, partner_labels, reduction="none")
     per_example = mix(first, second, share)
     return LossTerms(per_example, log_py=-per_example)
-
-
-@LOSSES.register("mixup", reference="Zhang et al. 2018, arXiv:1710.09412")
-def mixup(*, alpha: float = 1.0, fold: bool = False) -> Loss:
-    """Cross-entropy on convex mixtures of two examples and their labels."""
-    return Mixup(alpha, fold=fold)

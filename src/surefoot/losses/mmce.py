@@ -17,8 +17,9 @@ WIDTH = 0.4
 TINY = 1e-10  # the root has an infinite slope at 0
 
 
+@LOSSES.register("mmce", reference="Kumar et al. 2018, ICML")
 class MMCE(Loss):
-    """Cross-entropy plus λ times a kernel distance between confidence and correctness over the batch.
+    """Cross-entropy plus a kernel distance between confidence and correctness over the batch.
 
     Args:
         weight: λ. Published comparisons use 2 with ``weighted_as_coded`` and 1 with ``squared``.
@@ -30,7 +31,7 @@ class MMCE(Loss):
         OptionError: If the weight is negative.
     """
 
-    def __init__(self, weight: float = 2.0, form: Form = "weighted") -> None:
+    def __init__(self, *, weight: float = 2.0, form: Form = "weighted") -> None:
         if not weight >= 0:
             raise OptionError(f"Expected weight ≥ 0, but got {weight:g}. Try weight=2.")
         super().__init__()
@@ -78,7 +79,7 @@ def mmce_weighted(conf: Tensor, correct: Tensor, *, as_coded: bool = False) -> T
     Args:
         conf: Confidences r, shape ``(n,)``.
         correct: Whether the prediction is right.
-        as_coded: Give ‖u/n_c − v/n_w‖, what the authors' code computes, with its 1e-5 in the denominators.
+        as_coded: Return ‖u/n_c − v/n_w‖, what the authors' code computes, with its 1e-5 in the denominators.
 
     Returns:
         A scalar.
@@ -97,9 +98,3 @@ def mmce_weighted(conf: Tensor, correct: Tensor, *, as_coded: bool = False) -> T
     distance = ((sums[0] + sums[1] - 2 * sums[2]).clamp(min=0) + TINY).sqrt()
     both = correct.any() & ~correct.all()
     return torch.where(both, distance, torch.zeros_like(distance))
-
-
-@LOSSES.register("mmce", reference="Kumar et al. 2018, ICML")
-def mmce(*, weight: float = 2.0, form: Form = "weighted") -> Loss:
-    """Cross-entropy plus a kernel distance between confidence and correctness."""
-    return MMCE(weight, form)

@@ -14,8 +14,11 @@ from surefoot.schema import LossTerms
 Over = Literal["mean", "sum"]
 
 
+@LOSSES.register("mse", reference="Hui & Belkin 2021, arXiv:2006.07322")
 class MSE(Loss):
-    """(1/K) Σ_k (z_k − 1[k = y])² on raw logits, not on probabilities: for those see ``brier``.
+    """Squared error between logits and one-hot labels.
+
+    (1/K) Σ_k (z_k − 1[k = y])² on raw logits, not on probabilities: for those see ``brier``.
 
     Its minimum is z = one-hot, where softmax gives the true class e/(e + K − 1): 0.23 for ten classes. Networks
     trained with it are under-confident for good.
@@ -29,7 +32,7 @@ class MSE(Loss):
         tensor([0.5000])
     """
 
-    def __init__(self, over: Over = "mean") -> None:
+    def __init__(self, *, over: Over = "mean") -> None:
         super().__init__()
         self.over = over
 
@@ -38,9 +41,3 @@ class MSE(Loss):
         squared = (logits - F.one_hot(labels, logits.shape[-1])).square()
         per_example = squared.mean(-1) if self.over == "mean" else squared.sum(-1)
         return LossTerms(per_example, log_py=true_class(logits.log_softmax(-1), labels))
-
-
-@LOSSES.register("mse", reference="Hui & Belkin 2021, arXiv:2006.07322")
-def mse(*, over: Over = "mean") -> Loss:
-    """Squared error between logits and one-hot labels."""
-    return MSE(over)

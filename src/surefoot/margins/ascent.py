@@ -18,7 +18,7 @@ from surefoot.margins.margin import log_mean_exp, log_one_minus_exp, log_softplu
 
 
 @dataclass(frozen=True)
-class Ascent:
+class AscentStep:
     """Confidence before and after θ → θ̃ = θ + ρ g/‖g‖ on a batch (one example: 1-SAM; more: m-SAM).
 
     Attributes:
@@ -68,7 +68,7 @@ def mean_log_odds(log_odds: Tensor) -> Tensor:
     return torch.where(loss < 1e-8, log_loss, loss + log_one_minus_exp(-loss.clamp_min(1e-300)))
 
 
-def sam_coefficients(ascent: Ascent) -> tuple[float, float]:
+def sam_coefficients(ascent: AscentStep) -> tuple[float, float]:
     r"""Return λ = (1 − p̃)/(1 − p) and its lower bound λ₀ = (1 − p̃)/(1 − e^{ρ‖g‖/2} p̃) of the batch (equation 2).
 
     Args:
@@ -78,7 +78,7 @@ def sam_coefficients(ascent: Ascent) -> tuple[float, float]:
         λ, and λ₀ (NaN where e^{ρ‖g‖/2} p̃ ≥ 1, that is where lemma 1 does not hold).
 
     Example:
-        >>> step = Ascent(torch.tensor([0.0]).double(), torch.tensor([1.0]).double(), 0.2, 0.1)
+        >>> step = AscentStep(torch.tensor([0.0]).double(), torch.tensor([1.0]).double(), 0.2, 0.1)
         >>> [round(value, 4) for value in sam_coefficients(step)]  # p = 0.5, p̃ = 0.2689
         [1.4621, 1.0037]
     """
@@ -107,7 +107,7 @@ def csam_loss(s: Tensor, gamma: float) -> Tensor:
     return torch.where(s < 0, (1 + p).pow(-gamma) * loss, loss)
 
 
-def ascent_checks(ascent: Ascent, *, gammas: tuple[float, ...] = (0.0, 1.0, 2.0)) -> list[Check]:
+def ascent_checks(ascent: AscentStep, *, gammas: tuple[float, ...] = (0.0, 1.0, 2.0)) -> list[Check]:
     """Evaluate the CSAM paper's inequalities for one step.
 
     Args:
@@ -118,7 +118,7 @@ def ascent_checks(ascent: Ascent, *, gammas: tuple[float, ...] = (0.0, 1.0, 2.0)
         The checks; theorem 3 at the example where it is tightest.
 
     Example:
-        >>> step = Ascent(torch.tensor([-1.0]).double(), torch.tensor([-0.5]).double(), 0.5, 0.5, kappa_min=-0.1)
+        >>> step = AscentStep(torch.tensor([-1.0]).double(), torch.tensor([-0.5]).double(), 0.5, 0.5, kappa_min=-0.1)
         >>> [check.name for check in ascent_checks(step)][:3]
         ['κ_min condition', 'lemma 1', 'equation 2']
     """
@@ -153,7 +153,7 @@ def ascent_checks(ascent: Ascent, *, gammas: tuple[float, ...] = (0.0, 1.0, 2.0)
     return checks + [_theorem_3(before, after, gamma) for gamma in gammas]
 
 
-def _why_not(ascent: Ascent) -> str:
+def _why_not(ascent: AscentStep) -> str:
     """The assumptions of lemmas 1 and 2."""
     if ascent.gradient_norm == 0:
         return "needs a gradient, but it is zero"

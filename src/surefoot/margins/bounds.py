@@ -12,8 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from surefoot.margins.calibration import log_ece
 from surefoot.margins.check import Check, unless
-from surefoot.margins.log_ece import log_ece
 from surefoot.margins.margin import (
     check_logits,
     log_mean_exp,
@@ -22,7 +22,7 @@ from surefoot.margins.margin import (
     softplus,
     true_margin,
 )  # fmt: skip
-from surefoot.margins.moments import Moments, log_bounded_moment, log_moment, moments
+from surefoot.margins.moments import Moments, log_bounded_moment, log_moment, margin_moments
 
 RobustKind = Literal["exact", "certified", "attack"]
 
@@ -64,7 +64,7 @@ class Evidence:
 
     def moments(self) -> Moments:
         """All moments of these margins."""
-        return moments(
+        return margin_moments(
             true_margin(self.logits, self.labels),
             self.n_classes,
             robust=self.robust,

@@ -72,7 +72,7 @@ class Moments:
     share_negative: float
 
 
-def moments(
+def margin_moments(
     margins: Tensor,
     n_classes: int,
     *,
@@ -96,7 +96,7 @@ def moments(
         InputError: If a robust margin exceeds the true one.
 
     Example:
-        >>> found = moments(torch.tensor([1.0, -1.0]), 2)
+        >>> found = margin_moments(torch.tensor([1.0, -1.0]), 2)
         >>> round(found.q, 4), found.gamma, found.share_negative  # log cosh 1
         (0.4338, -1.0, 0.5)
     """

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from surefoot.metrics._binning import Array, check_bins, index_of
-from surefoot.metrics._sums import TOLERANCE, check_rows
+from surefoot.metrics._input import check_rows, tolerance
 
 _ENTRIES = 1 << 18  # so that what several passes go over stays in the processor's cache
 _WIDE = (torch.float32, torch.float64)
@@ -69,7 +69,7 @@ def _sums(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int) -> Array:
         with np.errstate(invalid="ignore"):  # infinities of both signs
             off = np.abs(p @ ones - 1).max()  # as a product three times as fast as a sum
         # Written so that NaN fails: a comparison with it is false.
-        if not (off <= TOLERANCE and value.min(initial=0) >= 0):
+        if not (off <= tolerance(probs.dtype) and value.min(initial=0) >= 0):
             check_rows(probs[start : start + len(p)], start)
         cells.append(place % n_classes * n_bins + index_of(value, n_bins))
         values.append(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import InputError
-from surefoot.metrics._sums import TOLERANCE, check_rows, check_shapes, row_chunks
-from surefoot.metrics._threads import in_threads
+from surefoot.metrics._input import TOLERANCE, Values, as_tensors, check_rows, row_chunks, widened
 from surefoot.registry import METRICS
 
 _SHORT = 64  # classes
+_HALF = 0.51  # above it a probability is the only largest one, rounded sums included
 
 
 def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,7 +31,7 @@ def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         >>> top_label(torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([1, 1]))
         (tensor([0.7500, 0.5000]), tensor([ True, False]))
     """
-    confidence = probs.amax(1)
+    confidence = widened(probs.amax(1))
     return confidence, _is_top(probs, labels, confidence, confidence)
 
 
@@ -66,15 +66,15 @@ def _is_top(rows: Tensor, labels: Tensor, highest: Tensor, confidence: Tensor) -
     class have it too, and come first. Where many rows are of that kind, ties are looked for all at once beforehand.
     """
     correct = rows.gather(1, labels[:, None]).squeeze(1) == highest
-    shared = (correct & (confidence <= 0.5 + TOLERANCE)).nonzero().squeeze(1)
+    shared = (correct & (confidence <= _HALF)).nonzero().squeeze(1)
     many = len(shared) > len(rows) // 8
     if len(shared) and (not many or int(torch.count_nonzero(rows == highest[:, None])) > len(rows)):
         correct[shared] = rows[shared].argmax(1) == labels[shared]
     return correct
 
 
-def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Do what :func:`check` and :func:`top_label` do, in one walk through memory.
+def checked_top_label(probs: Values, labels: Values) -> tuple[Tensor, Tensor]:
+    """Do what ``check`` and :func:`top_label` do, in one walk through memory.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``.
@@ -83,10 +83,9 @@ def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Confidence and correctness, shape ``(n,)``.
     """
-    check_shapes(probs, labels, "probs")
-    probs = probs.detach()
+    probs, labels = as_tensors(probs, labels, "probs")
     if probs.shape[1] <= _SHORT and probs.dtype in (torch.float32, torch.float64) and probs.device.type == "cpu":
-        return _of_short_rows(probs, labels.cpu().long())
+        return _of_short_rows(probs, labels)
     confidence = probs.new_empty(len(probs))
     correct = probs.new_empty(len(probs), dtype=torch.bool)
     for start, rows in row_chunks(probs):
@@ -94,41 +93,38 @@ def checked_top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         here = slice(start, start + len(rows))
         torch.amax(rows, 1, out=confidence[here])
         correct[here] = _is_top(rows, labels[here], confidence[here], confidence[here])
-    return confidence, correct
+    return widened(confidence), correct
 
 
 def _of_short_rows(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Do the same class by class: for rows that are shorter than a vector of the processor, several times faster.
 
-    In NumPy, whose steps run on several chunks at once in threads; those of torch start threads of their own.
+    In NumPy: on pieces that stay in the cache, torch starts its threads for each step.
     """
     p, y = probs.numpy(), labels.numpy()
     confidence, correct = np.empty(len(p), p.dtype), np.empty(len(p), np.bool_)
-
-    def run(share: Sequence[tuple[int, Tensor]]) -> None:
-        space = np.empty(p.shape[1] * len(share[0][1]), p.dtype)  # once: to get fresh memory costs more than to fill it
-        for start, rows in share:
-            here = slice(start, start + len(rows))
-            columns = space[: rows.numel()].reshape(p.shape[1], len(rows))
-            np.copyto(columns, p[here].T)
-            top = columns.max(0, out=confidence[here])
-            with np.errstate(invalid="ignore"):  # infinities of both signs
-                total = columns.sum(0)
-            # Written so that NaN fails: a comparison with it is false.
-            if not (total.max() <= 1 + TOLERANCE and total.min() >= 1 - TOLERANCE and columns.min() >= 0):
-                check_rows(rows, start)
-            place = y[here] * len(rows)
-            place += np.arange(len(rows))
-            np.equal(columns.reshape(-1).take(place), top, out=correct[here])
-            shared = np.flatnonzero(correct[here] & (top <= 0.5 + TOLERANCE))
-            if len(shared):
-                correct[start + shared] = columns[:, shared].argmax(0) == y[start + shared]
-
-    in_threads(run, row_chunks(probs))
+    chunks = row_chunks(probs)
+    space = np.empty(p.shape[1] * len(chunks[0][1]), p.dtype)  # once: to get fresh memory costs more than to fill it
+    for start, rows in chunks:
+        here = slice(start, start + len(rows))
+        columns = space[: rows.numel()].reshape(p.shape[1], len(rows))
+        np.copyto(columns, p[here].T)
+        top = columns.max(0, out=confidence[here])
+        with np.errstate(invalid="ignore"):  # infinities of both signs
+            total = columns.sum(0)
+        # Written so that NaN fails: a comparison with it is false.
+        if not (total.max() <= 1 + TOLERANCE and total.min() >= 1 - TOLERANCE and columns.min() >= 0):
+            check_rows(rows, start)
+        place = y[here] * len(rows)
+        place += np.arange(len(rows))
+        np.equal(columns.reshape(-1).take(place), top, out=correct[here])
+        shared = np.flatnonzero(correct[here] & (top <= _HALF))
+        if len(shared):
+            correct[start + shared] = columns[:, shared].argmax(0) == y[start + shared]
     return torch.from_numpy(confidence), torch.from_numpy(correct)
 
 
-def from_logits(name: str, logits: Tensor, labels: Tensor, **options: Any) -> Tensor:
+def from_logits(name: str, logits: Values, labels: Values, **options: Any) -> Tensor:
     """Compute a metric from logits: for those of the top label alone without a softmax in memory.
 
     Args:
@@ -149,18 +145,28 @@ def from_logits(name: str, logits: Tensor, labels: Tensor, **options: Any) -> Te
     """
     part = METRICS[name]
     options = dict(part.spec(options).options)
-    check_shapes(logits, labels, "logits")
+    logits, labels = as_tensors(logits, labels, "logits")
     if "top" not in part.facts:
-        value: Tensor = part.build(logits.double().softmax(1), labels, **options)
+        log_probs = logits.double().log_softmax(1)
+        _check_finite(logits, log_probs.amax(1))
+        if "each_of_logs" in part.facts:
+            each: Tensor = part.facts["each_of_logs"](log_probs, labels, **options)
+            return each.mean()
+        value: Tensor = part.build(log_probs.exp(), labels, **options)
         return value
     confidence, correct = top_label_of_logits(logits, labels)
-    if not bool(confidence.isfinite().all()):
-        row = int((~confidence.isfinite()).to(torch.uint8).argmax())
-        raise InputError(
-            f"Expected finite logits, but row {row} is {logits[row].tolist()[:8]}. Find out where the model overflows."
-        )
+    _check_finite(logits, confidence)
     top: Callable[..., Tensor] = part.facts["top"]
     return top(confidence, correct, **options)
+
+
+def _check_finite(logits: Tensor, of_rows: Tensor) -> None:
+    """Refuse logits of which a row's result is not finite."""
+    off = ~of_rows.isfinite()
+    if bool(off.any()):
+        row = int(off.to(torch.uint8).argmax())
+        found = logits[row].tolist()[:8]
+        raise InputError(f"Expected finite logits, but row {row} is {found}. Find out where the model overflows.")
 
 
 def sums_of_top(of_top: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from surefoot.metrics._input import Values
 from surefoot.metrics._means import finish_mean, sums_of
 from surefoot.metrics._top import checked_top_label, top_label
 from surefoot.registry import METRICS
@@ -22,6 +23,7 @@ def _of_top(confidence: Tensor, correct: Tensor) -> Tensor:
     label="accuracy",
     lower_is_better=False,
     range=(0.0, 1.0),
+    unit="%",
     reference="share of right predictions",
     sums=sums_of(_values),
     finish=finish_mean,
@@ -29,7 +31,7 @@ def _of_top(confidence: Tensor, correct: Tensor) -> Tensor:
     top=_of_top,
     interval="exact",
 )
-def accuracy(probs: Tensor, labels: Tensor) -> Tensor:
+def accuracy(probs: Values, labels: Values) -> Tensor:
     """Share of examples whose most likely class is the true one.
 
     Args:

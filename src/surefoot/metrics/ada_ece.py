@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from surefoot.metrics._binning import equal_mass_sums
+from surefoot.metrics._input import Values
 from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
@@ -16,15 +17,16 @@ def _of_top(confidence: Tensor, correct: Tensor, *, n_bins: int = 15) -> Tensor:
 
 @METRICS.register(
     "ada_ece",
-    label="AdaECE",
+    label="adaptive ECE",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference="Nguyen and O'Connor 2015, arXiv:1508.05154; Mukhoti et al. 2020, arXiv:2002.09437",
     whole="where to cut into equal parts depends on every confidence",
     top=_of_top,
     interval="none",
 )
-def ada_ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def ada_ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     """Adaptive ECE: mean gap between confidence and accuracy over bins that hold equally many examples.
 
     Sorted examples are cut into ``n_bins`` near-equal runs. No example is dropped; where a cut falls among equal

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from surefoot.metrics._binning import tied_means
+from surefoot.metrics._input import Values
 from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
@@ -46,12 +47,13 @@ def _e_aurc(confidence: Tensor, correct: Tensor) -> Tensor:
     label="AURC",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference=_REFERENCE,
     whole=_WHOLE,
     top=_aurc,
     interval="log",
 )
-def aurc(probs: Tensor, labels: Tensor) -> Tensor:
+def aurc(probs: Values, labels: Values) -> Tensor:
     r"""Area under the risk-coverage curve: the mean over k of the error rate among the k surest examples.
 
     .. math:: \frac{1}{n} \sum_k \frac{1}{k} \sum_{i \le k} 1[\text{i-th surest is wrong}]
@@ -76,11 +78,12 @@ def aurc(probs: Tensor, labels: Tensor) -> Tensor:
     label="E-AURC",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference=_REFERENCE,
     whole=_WHOLE,
     top=_e_aurc,
 )
-def e_aurc(probs: Tensor, labels: Tensor) -> Tensor:
+def e_aurc(probs: Values, labels: Values) -> Tensor:
     """Excess AURC: the area less that of the ideal ranking with the same accuracy, computed exactly.
 
     The often-used r + (1 − r) log(1 − r), with r the error rate, is what the ideal tends to for many examples.

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import OptionError
+from surefoot.metrics._input import Values, check, widened
 from surefoot.metrics._ranking import area_under_roc
-from surefoot.metrics._sums import check
 from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
@@ -20,10 +20,11 @@ _WHOLE = "it ranks every example against every other"
     label="AUROC (one versus rest)",
     lower_is_better=False,
     range=(0.0, 1.0),
+    unit="%",
     reference=_REFERENCE,
     whole=_WHOLE,
 )
-def auroc(probs: Tensor, labels: Tensor) -> Tensor:
+def auroc(probs: Values, labels: Values) -> Tensor:
     """Exact one-versus-rest AUROC: the mean over classes k of how well p_k ranks examples of k above the others.
 
     Args:
@@ -39,8 +40,9 @@ def auroc(probs: Tensor, labels: Tensor) -> Tensor:
         >>> auroc(tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), tensor([0, 0, 1]))
         tensor(0.5000, dtype=torch.float64)
     """
-    columns = check(probs, labels)[0].t().contiguous()
-    areas = [area_under_roc(column[labels == k], column[labels != k]) for k, column in enumerate(columns)]
+    rows, truth = check(probs, labels)
+    columns = widened(rows).t().contiguous()
+    areas = [area_under_roc(column[truth == k], column[truth != k]) for k, column in enumerate(columns)]
     return torch.stack(areas).nanmean()
 
 
@@ -72,11 +74,12 @@ def _finish_thresholds(sums: Tensor) -> Tensor:
     label="AUROC (15 thresholds)",
     lower_is_better=False,
     range=(0.0, 1.0),
+    unit="%",
     reference="what the tables of the CSAM paper evidently report as AUROC",
     sums=_threshold_sums,
     finish=_finish_thresholds,
 )
-def threshold_auroc(probs: Tensor, labels: Tensor, *, n_thresholds: int = 15) -> Tensor:
+def threshold_auroc(probs: Values, labels: Values, *, n_thresholds: int = 15) -> Tensor:
     """One-versus-rest AUROC with the ROC curve taken at a few fixed thresholds only.
 
     Below the exact one by about half the error rate times the share of errors whose true class has less than the
@@ -104,16 +107,17 @@ def _misclassification_of_top(confidence: Tensor, correct: Tensor) -> Tensor:
 
 @METRICS.register(
     "misclassification_auroc",
-    label="AUROC (right versus wrong)",
+    label="AUROC of confidence",
     lower_is_better=False,
     range=(0.0, 1.0),
+    unit="%",
     perfect=float("nan"),
     reference="Hendrycks and Gimpel 2017, arXiv:1610.02136",
     whole=_WHOLE,
     top=_misclassification_of_top,
     interval="delong",
 )
-def misclassification_auroc(probs: Tensor, labels: Tensor) -> Tensor:
+def misclassification_auroc(probs: Values, labels: Values) -> Tensor:
     """Chance that a right prediction is surer than a wrong one, ties counted half.
 
     Args:

@@ -18,17 +18,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from statistics import NormalDist
 from typing import Any, Literal
 
 import torch
-from scipy.stats import norm
 from torch import Generator, Tensor
 
 from surefoot.errors import InputError, OptionError
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._input import Values, check
 from surefoot.metrics._resample import BinnedDraws, multinomial_replicates, resamples
-from surefoot.metrics._sums import check
-from surefoot.metrics._top import checked_top_label
+from surefoot.metrics._top import top_label
+from surefoot.metrics.describe import range_of
 from surefoot.metrics.ece_interval import ece_of_sums
 from surefoot.metrics.interval import Interval, check_level, no_interval
 from surefoot.metrics.mean_losses import loss
@@ -45,8 +46,8 @@ WHY_NONE = "no interval of it is known to cover"
 
 def bootstrap(
     name: str,
-    probs: Tensor,
-    labels: Tensor,
+    probs: Values,
+    labels: Values,
     *,
     n_resamples: int = 1000,
     level: float = 0.95,
@@ -82,15 +83,16 @@ def bootstrap(
     part, source = METRICS[name], generator or make_generator(0, "bootstrap")
     options = dict(part.spec(options).options)
     chosen = _kind(part, kind, n_resamples, level)
+    probs, labels = check(probs, labels)
     if chosen in ("percentile", "basic"):
         return _drawn(part, probs, labels, n_resamples, level, chosen, source, options)
-    top = checked_top_label(probs, labels)
+    top = top_label(probs, labels)
     if chosen == "exact":
         return share(name, part.facts["each"](probs, labels, **options), level)
     if chosen == "gap":
         return gap(*top, level)
     if chosen == "parts":
-        return loss(name, part.facts["each"](probs, labels, **options), top[1], level, part.facts["range"])
+        return loss(name, part.facts["each"](probs, labels, **options), top[1], level, range_of(part))
     if chosen == "corrected":
         return ece_of_sums(bin_sums(*top, int(options["n_bins"])), level, n_resamples, source)
     if chosen == "delong":
@@ -150,9 +152,9 @@ _OF_SUMS = {"confidence_gap": gap_of_sums, "accuracy": accuracy_of_sums}
 
 def paired_bootstrap(
     name: str,
-    probs_a: Tensor,
-    probs_b: Tensor,
-    labels: Tensor,
+    probs_a: Values,
+    probs_b: Values,
+    labels: Values,
     *,
     n_resamples: int = 1000,
     level: float = 0.95,
@@ -189,7 +191,9 @@ def paired_bootstrap(
     part, source = METRICS[name], generator or make_generator(0, "bootstrap")
     options = dict(part.spec(options).options)
     chosen = _kind(part, kind, n_resamples, level)
-    a, b = checked_top_label(probs_a, labels), checked_top_label(probs_b, labels)
+    probs_a, labels_a = check(probs_a, labels)
+    probs_b, labels = check(probs_b, labels)
+    a, b = top_label(probs_a, labels_a), top_label(probs_b, labels)
     if chosen == "gap":
         return paired_gap(a, b, level)
     if chosen == "corrected":
@@ -230,12 +234,11 @@ def _drawn(
     options: dict[str, Any],
 ) -> Interval:
     """Draw examples anew; above 10⁸ draws, counts of bins, or a mean's normal distribution, which is the same then."""
-    check(probs, labels)
     estimate = part.build(probs, labels, **options).item()
     if len(labels) * n_resamples > _MANY and "each" in part.facts:
         return _normal(part, part.facts["each"](probs, labels, **options), level)
     if len(labels) * n_resamples > _MANY and part.facts.get("bins"):
-        sums = bin_sums(*checked_top_label(probs, labels), int(options["n_bins"]))
+        sums = bin_sums(*top_label(probs, labels), int(options["n_bins"]))
         values = torch.vmap(part.facts["finish"])(multinomial_replicates(sums, n_resamples, source))
     else:
         values = _replicates(part, probs, labels, n_resamples, source, options)
@@ -251,10 +254,10 @@ def _replicates(
         each = part.facts["each"](probs, labels, **options)
         return torch.cat([each[block].mean(1) for block in blocks])
     if part.facts.get("bins"):
-        draws = BinnedDraws(*checked_top_label(probs, labels), int(options["n_bins"]))
+        draws = BinnedDraws(*top_label(probs, labels), int(options["n_bins"]))
         return torch.cat([torch.vmap(part.facts["finish"])(draws.of_these(block)) for block in blocks])
     if "top" in part.facts:
-        confidence, correct = checked_top_label(probs, labels)
+        confidence, correct = top_label(probs, labels)
         top = part.facts["top"]
         values = [top(confidence[row], correct[row], **options) for block in blocks for row in block]
     else:
@@ -276,13 +279,14 @@ def _make(
     low, high = (values.quantile(q).item() for q in ((1 - level) / 2, (1 + level) / 2))
     if kind == "basic":
         low, high = 2 * estimate - high, 2 * estimate - low
-    bottom, top = limits or part.facts["range"]
+    bottom, top = limits or range_of(part)
     return Interval(
         part.name, estimate, min(max(low, bottom), top), min(max(high, bottom), top), level, kind, len(values)
     )
 
 
 def _normal(part: Part, each: Tensor, level: float) -> Interval:
-    estimate, reach = each.mean().item(), norm.ppf((1 + level) / 2) * (each.std() / math.sqrt(len(each))).item()
-    bottom, top = part.facts["range"]
+    estimate = each.mean().item()
+    reach = NormalDist().inv_cdf((1 + level) / 2) * each.std().item() / math.sqrt(len(each))
+    bottom, top = range_of(part)
     return Interval(part.name, estimate, max(estimate - reach, bottom), min(estimate + reach, top), level, "normal")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from surefoot.metrics._input import Values, check
 from surefoot.metrics._means import finish_mean, sums_of
-from surefoot.metrics._sums import check
 from surefoot.registry import METRICS
 
 
@@ -29,13 +29,14 @@ def squared_distance(probs: Tensor, labels: Tensor) -> Tensor:
     label="Brier score",
     lower_is_better=True,
     range=(0.0, 2.0),
+    unit="",
     reference="Brier 1950",
     sums=sums_of(squared_distance),
     finish=finish_mean,
     each=squared_distance,
     interval="parts",
 )
-def brier(probs: Tensor, labels: Tensor) -> Tensor:
+def brier(probs: Values, labels: Values) -> Tensor:
     """Brier score: mean squared distance between predicted and one-hot probabilities, summed over classes.
 
     Args:

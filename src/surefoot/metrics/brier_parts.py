@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from surefoot.metrics._class_bins import class_bin_sums
-from surefoot.metrics._sums import check
+from surefoot.metrics._input import Values, check
 from surefoot.metrics.brier import squared_distance
 from surefoot.registry import METRICS
 
@@ -36,12 +36,13 @@ def _finish_refinement(sums: Tensor) -> Tensor:
     label="Brier score: calibration part",
     lower_is_better=True,
     range=(0.0, 2.0),
+    unit="",
     reference=_REFERENCE,
     sums=_sums,
     finish=_finish_calibration,
     interval="none",
 )
-def brier_calibration(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def brier_calibration(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     r"""Calibration part of the Brier score: squared gaps of the classwise bins, summed over classes.
 
     .. math:: \sum_k \sum_m \frac{n_{mk}}{n} (\mathrm{freq}_k(B_{mk}) - \bar p_k(B_{mk}))^2
@@ -67,11 +68,12 @@ def brier_calibration(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Ten
     label="Brier score: refinement part",
     lower_is_better=True,
     range=(0.0, 2.0),
+    unit="",
     reference=_REFERENCE,
     sums=_sums,
     finish=_finish_refinement,
 )
-def brier_refinement(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def brier_refinement(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     """Refinement part of the Brier score: what stays when the calibration part is taken away.
 
     The two parts add up to the Brier score exactly. The spread of probabilities within a bin counts as refinement.

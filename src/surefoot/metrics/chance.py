@@ -10,9 +10,9 @@ import torch
 from torch import Generator, Tensor
 
 from surefoot.metrics._binning import bin_index, bin_sums
+from surefoot.metrics._input import Values, check
 from surefoot.metrics._resample import hits_by_chance
-from surefoot.metrics._sums import check
-from surefoot.metrics._top import checked_top_label
+from surefoot.metrics._top import top_label
 from surefoot.metrics.interval import check_level
 from surefoot.registry import METRICS
 from surefoot.seeding import generator as make_generator
@@ -35,8 +35,8 @@ class Chance:
 
 def chance(
     name: str,
-    probs: Tensor,
-    labels: Tensor,
+    probs: Values,
+    labels: Values,
     *,
     n_resamples: int = 200,
     level: float = 0.95,
@@ -65,13 +65,13 @@ def chance(
     """
     part, source = METRICS[name], generator or make_generator(0, "chance")
     options = dict(part.spec(options).options)
+    probs, labels = check(probs, labels)
     if part.facts.get("bins"):
-        sums = bin_sums(*checked_top_label(probs, labels), int(options["n_bins"]))
+        sums = bin_sums(*top_label(probs, labels), int(options["n_bins"]))
         return chance_of_sums(name, sums, n_resamples=n_resamples, level=level, generator=source)
     if "top" in part.facts:
-        top = checked_top_label(probs, labels)
+        top = top_label(probs, labels)
         return chance_of_top(name, *top, n_resamples=n_resamples, level=level, generator=source, **options)
-    check(probs, labels)
     drawn = torch.multinomial(probs.double(), n_resamples, replacement=True, generator=source)
     values = torch.stack([part.build(probs, column, **options) for column in drawn.T.contiguous()])
     return _beside(name, part.build(probs, labels, **options).item(), values, level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from surefoot.metrics._class_bins import class_bin_sums
-from surefoot.metrics._sums import check_shapes
+from surefoot.metrics._input import Values, as_tensors
 from surefoot.registry import METRICS
 
 
@@ -35,12 +35,13 @@ def _finish(sums: Tensor) -> Tensor:
     label="classwise ECE",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference="Kull et al. 2019, arXiv:1910.12656; Nixon et al. 2019, arXiv:1904.01685",
     sums=_sums,
     finish=_finish,
     interval="none",
 )
-def classwise_ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def classwise_ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     r"""Classwise ECE: the mean over classes k of the ECE of p_k as a probability that the label is k.
 
     .. math:: \frac{1}{K} \sum_k \sum_m \frac{n_{mk}}{n} |\mathrm{freq}_k(B_{mk}) - \bar p_k(B_{mk})|
@@ -58,5 +59,5 @@ def classwise_ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
         >>> classwise_ece(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))
         tensor(0.2500, dtype=torch.float64)
     """
-    check_shapes(probs, labels, "probs")  # rows are checked where they are binned
-    return _finish(_sums(probs, labels, n_bins=n_bins))
+    # Rows are checked where they are binned.
+    return _finish(_sums(*as_tensors(probs, labels, "probs"), n_bins=n_bins))

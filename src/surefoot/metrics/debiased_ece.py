@@ -9,6 +9,7 @@ from torch import Tensor
 
 from surefoot.metrics._binned import binned, gaps
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._input import Values
 from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
@@ -44,11 +45,12 @@ def _finish_squared(sums: Tensor) -> Tensor:
     label="debiased ECE",
     lower_is_better=True,
     range=(-1.0, 1.0),
+    unit="%",
     perfect=0.0,
     reference=_REFERENCE,
     **binned(_finish_absolute),
 )
-def debiased_ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def debiased_ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     r"""Debiased ECE: twice the ECE less its mean under resampled bin accuracies; slightly negative by chance.
 
     .. math:: 2\,\mathrm{ECE} - \sum_m \frac{n_m}{n} E|N(g_m, a_m(1-a_m)/n_m)|
@@ -77,10 +79,11 @@ def debiased_ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
     label="debiased RMS calibration error",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference=_REFERENCE,
     **binned(_finish_squared),
 )
-def debiased_rms_ce(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def debiased_rms_ce(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     r"""Debiased RMS calibration error: root of the squared one less each bin's estimated variance.
 
     .. math:: \sqrt{\max(0, \sum_m \frac{n_m}{n} [g_m^2 - \frac{a_m(1-a_m)}{n_m - 1}])}

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from surefoot.metrics._binned import binned
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._input import Values
 from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
@@ -20,10 +21,11 @@ def _finish(sums: Tensor) -> Tensor:
     label="ECE",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference="Guo et al. 2017, arXiv:1706.04599",
     **binned(_finish, interval="corrected"),
 )
-def ece(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     r"""Expected calibration error: mean gap between confidence and accuracy over equal-width bins.
 
     .. math:: \sum_m \frac{n_m}{n} |\mathrm{acc}(B_m) - \mathrm{conf}(B_m)|

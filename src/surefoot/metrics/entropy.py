@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from surefoot.metrics._input import Values, check
 from surefoot.metrics._means import finish_mean, sums_of
-from surefoot.metrics._sums import check
 from surefoot.registry import METRICS
 
 
@@ -34,6 +34,7 @@ def _truth(probs: Tensor, labels: Tensor) -> Tensor:
     label="predictive entropy",
     lower_is_better=None,
     range=(0.0, float("inf")),
+    unit="nats",
     perfect=0.0,
     reference="Shannon 1948",
     sums=sums_of(_prediction),
@@ -41,7 +42,7 @@ def _truth(probs: Tensor, labels: Tensor) -> Tensor:
     each=_prediction,
     interval="parts",
 )
-def entropy(probs: Tensor, labels: Tensor) -> Tensor:
+def entropy(probs: Values, labels: Values) -> Tensor:
     """Mean entropy −Σ p log p of the predicted distributions, in nats; the labels are not looked at.
 
     Args:
@@ -64,6 +65,7 @@ def entropy(probs: Tensor, labels: Tensor) -> Tensor:
     label="entropy of p_y",
     lower_is_better=None,
     range=(0.0, 0.6931471805599454),
+    unit="nats",
     perfect=0.0,
     reference="the binary entropy that sharpness-aware training raises in the analysis of CSAM",
     sums=sums_of(_truth),
@@ -71,7 +73,7 @@ def entropy(probs: Tensor, labels: Tensor) -> Tensor:
     each=_truth,
     interval="parts",
 )
-def true_class_entropy(probs: Tensor, labels: Tensor) -> Tensor:
+def true_class_entropy(probs: Values, labels: Values) -> Tensor:
     """Mean binary entropy of the true class's probability, −p_y log p_y − (1 − p_y) log(1 − p_y), in nats.
 
     Args:

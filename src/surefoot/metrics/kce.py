@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import OptionError
+from surefoot.metrics._input import Values
 from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
@@ -71,13 +72,14 @@ def _root_of_top(confidence: Tensor, correct: Tensor, *, estimator: Estimator = 
     label="KCE",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference=_REFERENCE,
     whole=_WHOLE,
     top=_root_of_top,
     interval="none",
 )
-def kce(probs: Tensor, labels: Tensor, *, estimator: Estimator = "biased", width: float = 0.4) -> Tensor:
-    r"""Kernel calibration error of the top label, in the units of ECE: the root of :func:`squared_kce`.
+def kce(probs: Values, labels: Values, *, estimator: Estimator = "biased", width: float = 0.4) -> Tensor:
+    r"""Kernel calibration error of the top label (MMCE), in the units of ECE: the root of the squared one.
 
     Where all gaps have one sign and the kernel is wide, it is the mean gap, which is then also the ECE.
 
@@ -103,13 +105,15 @@ def kce(probs: Tensor, labels: Tensor, *, estimator: Estimator = "biased", width
     label="squared KCE",
     lower_is_better=True,
     range=(-1.0, 1.0),
+    unit="",
+    digits=5,
     perfect=0.0,
     reference=_REFERENCE,
     whole=_WHOLE,
     top=squared_of_top,
     interval="none",
 )
-def squared_kce(probs: Tensor, labels: Tensor, *, estimator: Estimator = "biased", width: float = 0.4) -> Tensor:
+def squared_kce(probs: Values, labels: Values, *, estimator: Estimator = "biased", width: float = 0.4) -> Tensor:
     r"""Squared kernel calibration error of the top label.
 
     .. math:: \frac{1}{n^2} \sum_{i,j} (y_i - c_i)(y_j - c_j) \exp(-|c_i - c_j| / w)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from surefoot.metrics._binned import binned, gaps
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._input import Values
 from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
@@ -19,10 +20,11 @@ def _finish(sums: Tensor) -> Tensor:
     label="MCE",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference="Guo et al. 2017, arXiv:1706.04599",
     **binned(_finish),
 )
-def mce(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def mce(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     r"""Maximum calibration error: the largest gap between confidence and accuracy of any bin, however few are in it.
 
     .. math:: \max_m |\mathrm{acc}(B_m) - \mathrm{conf}(B_m)|

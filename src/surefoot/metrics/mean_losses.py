@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.stats import t
+from scipy.special import stdtrit
 from torch import Tensor
 
 from surefoot.metrics.interval import Interval, around, check_level, no_interval
@@ -40,7 +40,7 @@ class Losses:
 
     def reach(self, level: float) -> float:
         """How far the mean may be off, by Student's distribution."""
-        return float(t.ppf((1 + level) / 2, self.n - 1)) * self.deviation / math.sqrt(self.n) if self.n > 1 else 0.0
+        return float(stdtrit(self.n - 1, (1 + level) / 2)) * self.deviation / math.sqrt(self.n) if self.n > 1 else 0.0
 
 
 def loss(name: str, each: Tensor, right: Tensor, level: float, limits: tuple[float, float]) -> Interval:

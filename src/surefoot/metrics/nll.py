@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from surefoot.metrics._input import Values, check
 from surefoot.metrics._means import finish_mean, sums_of
-from surefoot.metrics._sums import check
 from surefoot.registry import METRICS
 
 
@@ -13,18 +13,24 @@ def _values(probs: Tensor, labels: Tensor) -> Tensor:
     return -probs.gather(1, labels[:, None]).squeeze(1).double().log()
 
 
+def _of_logs(log_probs: Tensor, labels: Tensor) -> Tensor:
+    return -log_probs.gather(1, labels[:, None]).squeeze(1)
+
+
 @METRICS.register(
     "nll",
     label="NLL",
     lower_is_better=True,
     range=(0.0, float("inf")),
+    unit="nats",
     reference="Good 1952",
     sums=sums_of(_values),
     finish=finish_mean,
     each=_values,
+    each_of_logs=_of_logs,
     interval="parts",
 )
-def nll(probs: Tensor, labels: Tensor) -> Tensor:
+def nll(probs: Values, labels: Values) -> Tensor:
     """Negative log-likelihood: mean of −log p(true class), in nats.
 
     Args:

@@ -1,4 +1,4 @@
-"""Out-of-distribution detection: scores from logits, and how well they tell in- from out-of-distribution inputs.
+"""Out-of-distribution detection: scores from logits, and how well they tell out-of-distribution inputs from others.
 
 These are functions of two sets of predictions and need no labels, so they are not registered as metrics.
 """
@@ -11,6 +11,7 @@ from typing import Literal
 from torch import Tensor
 
 from surefoot.errors import InputError, OptionError
+from surefoot.metrics._input import Values, as_tensor
 from surefoot.metrics._ranking import area_under_roc, average_precision, false_positive_rate
 from surefoot.metrics.entropy import entropy_of_rows
 
@@ -20,7 +21,7 @@ SCORES: tuple[Score, ...] = ("max_probability", "entropy", "energy")
 
 @dataclass(frozen=True)
 class Detection:
-    """How well a score tells inputs of the known kind from others. All are fractions."""
+    """How well a score tells in-distribution inputs from out-of-distribution ones. All are fractions."""
 
     score: str
     auroc: float
@@ -30,11 +31,11 @@ class Detection:
     aupr_out: float
     """Average precision when out-of-distribution inputs are to be found."""
     fpr95: float
-    """Share of out-of-distribution inputs that pass when 95 % of the in-distribution ones must."""
+    """Share of out-of-distribution inputs that pass when 95 % of the others must."""
 
 
-def ood_score(logits: Tensor, *, score: Score = "max_probability") -> Tensor:
-    """Return a number per example, higher for those like the training data.
+def ood_score(logits: Values, *, score: Score = "max_probability") -> Tensor:
+    """Return a score per example that is higher for in-distribution inputs.
 
     Args:
         logits: Shape ``(n, classes)``. For an ensemble pass the log of its mean probabilities.
@@ -54,7 +55,7 @@ def ood_score(logits: Tensor, *, score: Score = "max_probability") -> Tensor:
 
     Reference: Hendrycks and Gimpel 2017, arXiv:1610.02136; Liu et al. 2020, arXiv:2010.03759.
     """
-    z = logits.double()
+    z = as_tensor(logits, "logits").double()
     if score == "max_probability":
         return z.softmax(1).amax(1)
     if score == "entropy":
@@ -64,12 +65,12 @@ def ood_score(logits: Tensor, *, score: Score = "max_probability") -> Tensor:
     raise OptionError(f"Expected score {', '.join(SCORES)}, but got {score!r}.")
 
 
-def detect(in_scores: Tensor, ood_scores: Tensor, *, score: str = "score") -> Detection:
+def detect(in_scores: Values, out_scores: Values, *, score: str = "score") -> Detection:
     """Measure how well scores tell two groups of inputs apart; ties count half.
 
     Args:
-        in_scores: Of in-distribution inputs, shape ``(n,)``; they should be the higher ones.
-        ood_scores: Of out-of-distribution inputs, shape ``(m,)``.
+        in_scores: Scores of inputs like those trained on, shape ``(n,)``; they should be the higher ones.
+        out_scores: Scores of other inputs, shape ``(m,)``.
         score: A name for the result.
 
     Returns:
@@ -83,27 +84,27 @@ def detect(in_scores: Tensor, ood_scores: Tensor, *, score: str = "score") -> De
         >>> detect(tensor([0.9, 0.8, 0.6]), tensor([0.7, 0.6])).auroc
         0.75
     """
-    if in_scores.ndim != 1 or ood_scores.ndim != 1 or not len(in_scores) or not len(ood_scores):
+    in_scores, out_scores = as_tensor(in_scores, "scores"), as_tensor(out_scores, "scores")
+    if in_scores.ndim != 1 or out_scores.ndim != 1 or not len(in_scores) or not len(out_scores):
         raise InputError(
             f"Expected one score per input of both groups, but got {tuple(in_scores.shape)} and "
-            f"{tuple(ood_scores.shape)}. "
-            "Pass ood_score(logits)."
+            f"{tuple(out_scores.shape)}. Pass ood_score(logits)."
         )
     return Detection(
         score,
-        auroc=area_under_roc(in_scores, ood_scores).item(),
-        aupr_in=average_precision(in_scores, ood_scores).item(),
-        aupr_out=average_precision(-ood_scores, -in_scores).item(),
-        fpr95=false_positive_rate(in_scores, ood_scores).item(),
+        auroc=area_under_roc(in_scores, out_scores).item(),
+        aupr_in=average_precision(in_scores, out_scores).item(),
+        aupr_out=average_precision(-out_scores, -in_scores).item(),
+        fpr95=false_positive_rate(in_scores, out_scores).item(),
     )
 
 
-def ood_detection(in_logits: Tensor, ood_logits: Tensor) -> tuple[Detection, ...]:
+def ood_detection(in_logits: Values, out_logits: Values) -> tuple[Detection, ...]:
     """Measure detection by each of the three scores.
 
     Args:
-        in_logits: Of in-distribution inputs, shape ``(n, classes)``.
-        ood_logits: Of out-of-distribution inputs, shape ``(m, classes)``.
+        in_logits: Of inputs like those trained on, shape ``(n, classes)``.
+        out_logits: Of other inputs, shape ``(m, classes)``.
 
     Returns:
         One result per score.
@@ -114,5 +115,5 @@ def ood_detection(in_logits: Tensor, ood_logits: Tensor) -> tuple[Detection, ...
         [1.0, 1.0, 1.0]
     """
     return tuple(
-        detect(ood_score(in_logits, score=score), ood_score(ood_logits, score=score), score=score) for score in SCORES
+        detect(ood_score(in_logits, score=score), ood_score(out_logits, score=score), score=score) for score in SCORES
     )

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from surefoot.metrics._binned import binned
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._input import Values
 from surefoot.metrics._means import finish_mean, sums_of
 from surefoot.metrics._top import checked_top_label, top_label
 from surefoot.registry import METRICS
@@ -32,10 +33,11 @@ def _gap(probs: Tensor, labels: Tensor) -> Tensor:
     label="overconfidence",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference="the part of ECE where confidence exceeds accuracy",
     **binned(_finish_over),
 )
-def overconfidence(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def overconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     r"""Overconfidence: the part of ECE from bins that are surer than right.
 
     .. math:: \sum_m \frac{n_m}{n} \max(0, \mathrm{conf}(B_m) - \mathrm{acc}(B_m))
@@ -63,10 +65,11 @@ def overconfidence(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor
     label="underconfidence",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference="the part of ECE where accuracy exceeds confidence",
     **binned(_finish_under),
 )
-def underconfidence(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def underconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     r"""Underconfidence: the part of ECE from bins that are more often right than sure.
 
     .. math:: \sum_m \frac{n_m}{n} \max(0, \mathrm{acc}(B_m) - \mathrm{conf}(B_m))
@@ -92,6 +95,7 @@ def underconfidence(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tenso
     label="confidence − accuracy",
     lower_is_better=None,
     range=(-1.0, 1.0),
+    unit="%",
     perfect=0.0,
     reference="mean confidence less accuracy; needs no bins and has no bias",
     sums=sums_of(_gap),
@@ -100,7 +104,7 @@ def underconfidence(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tenso
     top=lambda confidence, correct: _gap_of_top(confidence, correct).mean(),
     interval="gap",
 )
-def confidence_gap(probs: Tensor, labels: Tensor) -> Tensor:
+def confidence_gap(probs: Values, labels: Values) -> Tensor:
     """Mean confidence less accuracy: positive when over-confident, negative when under-confident, best at 0.
 
     Args:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
-from scipy.stats import t
+from scipy.special import stdtrit
 from torch import Generator, Tensor
 
+from surefoot.metrics._resample import resamples
 from surefoot.metrics.interval import Interval, check_level, no_interval
 from surefoot.registry import METRICS
 
@@ -37,15 +38,15 @@ def area(name: str, confidence: Tensor, correct: Tensor, level: float) -> Interv
     if not least:
         words = "no error" if len(right) else "no right prediction"
         return no_interval(name, math.nan, level, f"{words} among {n:,}")
-    surer = _below(wrong, right)
+    surer = share_below(wrong, right)
     estimate = surer.mean().item()
     if least < LEAST:
         what = "errors" if len(wrong) < len(right) else "right predictions"
         return no_interval(name, estimate, level, f"too few {what} ({least:,} of {n:,}) for an interval")
-    variance = _variance(surer) + _variance(1 - _below(right, wrong))
+    variance = _variance(surer) + _variance(1 - share_below(right, wrong))
     inside = min(max(estimate, 0.5 / n), 1 - 0.5 / n)
     slope = inside * (1 - inside)
-    reach = float(t.ppf((1 + level) / 2, least - 1)) * math.sqrt(variance) / slope
+    reach = float(stdtrit(least - 1, (1 + level) / 2)) * math.sqrt(variance) / slope
     middle = math.log(inside / (1 - inside))
     low, high = (1 / (1 + math.exp(-(middle + step))) for step in (-reach, reach))
     return Interval(name, estimate, min(low, estimate), max(high, estimate), level, "delong")
@@ -69,14 +70,14 @@ def risk(confidence: Tensor, correct: Tensor, level: float, n_resamples: int, so
     n, wrong, estimate = len(confidence), int((~correct.bool()).sum()), area_of(confidence, correct).item()
     if wrong < LEAST_WRONG:
         return no_interval("aurc", estimate, level, f"too few errors ({wrong:,} of {n:,}) for an interval")
-    rows = (torch.randint(n, (n,), generator=source) for _ in range(n_resamples))
+    rows = (row for block in resamples(n, n_resamples, source) for row in block)
     spread = torch.stack([area_of(confidence[row], correct[row]) for row in rows]).std().item()
-    times = math.exp(float(t.ppf((1 + level) / 2, wrong - 1)) * spread / estimate)
+    times = math.exp(float(stdtrit(wrong - 1, (1 + level) / 2)) * spread / estimate)
     return Interval("aurc", estimate, estimate / times, min(1.0, estimate * times), level, "log", n_resamples)
 
 
-def _below(ordered: Tensor, values: Tensor) -> Tensor:
-    """Share of the ordered ones that are below each value, ties counted half."""
+def share_below(ordered: Tensor, values: Tensor) -> Tensor:
+    """Return the share of the ordered ones that are below each value, ties counted half."""
     both = torch.searchsorted(ordered, values) + torch.searchsorted(ordered, values, right=True)
     return both.double() / (2 * len(ordered))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrik
 from torch import Generator, Tensor
 
 from surefoot.errors import OptionError
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._input import Values
 from surefoot.metrics._resample import hits_by_chance
 from surefoot.metrics._top import checked_top_label
 from surefoot.seeding import generator as make_generator
@@ -36,7 +38,7 @@ class Reliability:
         return [m for m, (a, low, high) in enumerate(bars) if a is not None and not (low or 0) <= a <= (high or 0)]
 
 
-def reliability(probs: Tensor, labels: Tensor, *, n_bins: int = 15, level: float = 0.95) -> Reliability:
+def reliability(probs: Values, labels: Values, *, n_bins: int = 15, level: float = 0.95) -> Reliability:
     """Compare confidence with accuracy, bin by bin.
 
     Args:
@@ -87,10 +89,18 @@ def reliability_of_sums(sums: Tensor, *, level: float = 0.95) -> Reliability:
             columns.append((0, None, None, None, None))
             continue
         expected = min(1.0, max(0.0, confidence / n))
-        low, high = (float(binom.ppf(q, n, expected)) / n for q in ((1 - level) / 2, (1 + level) / 2))
+        low, high = (_hits_at(q, int(n), expected) / n for q in ((1 - level) / 2, (1 + level) / 2))
         columns.append((int(n), confidence / n, correct / n, max(0.0, low), high))
     count, mean, accuracy, lows, highs = (list(column) for column in zip(*columns, strict=True))
     return Reliability(count, mean, accuracy, lows, highs, level)
+
+
+def _hits_at(quantile: float, n: int, p: float) -> int:
+    """Return the quantile of the hits of n, each with probability p."""
+    if p in (0.0, 1.0):
+        return round(n * p)
+    hits = max(0, math.ceil(float(bdtrik(quantile, n, p))))
+    return hits - 1 if hits and float(bdtr(hits - 1, n, p)) >= quantile else hits
 
 
 @dataclass(frozen=True)

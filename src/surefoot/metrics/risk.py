@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
-import torch
 from scipy.optimize import brentq
-from scipy.stats import norm
 from torch import Tensor
 
 from surefoot.errors import InputError
 from surefoot.metrics._binning import quantile_sums
+from surefoot.metrics._input import Values, as_tensor
 from surefoot.metrics._ranking import area_under_roc, average_precision
 from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.interval import Interval
+from surefoot.metrics.ranking_interval import share_below
 from surefoot.metrics.reliability import Consistency, Reliability, consistency, reliability_of_sums
+from surefoot.metrics.shares import exact_ends
 
 RiskFinding = Literal["overstated", "understated", "mixed", "calibrated"]
 _FEW = 10  # of a class; below, the spread of its ranks cannot be estimated from them
@@ -35,7 +37,7 @@ class Risk:
     events: int
     mean: float
     rate: Interval
-    """How often it happens: events / n, with Wilson's interval."""
+    """How often it happens: events / n, with its exact interval."""
     gap: Interval
     """Mean risk less event rate: above 0 overstated, below 0 understated."""
     ece: Interval
@@ -45,7 +47,7 @@ class Risk:
     finding: RiskFinding
 
 
-def judge_risk(risk: Tensor, happened: Tensor, *, n_bins: int = 15, level: float = 0.95) -> Risk:
+def judge_risk(risk: Values, happened: Values, *, n_bins: int = 15, level: float = 0.95) -> Risk:
     """Judge the probabilities of an event.
 
     Args:
@@ -58,6 +60,7 @@ def judge_risk(risk: Tensor, happened: Tensor, *, n_bins: int = 15, level: float
         The verdict.
 
     Example:
+        >>> import torch
         >>> risk = torch.full((1000,), 0.12)
         >>> found = judge_risk(risk, torch.arange(1000) < 24)  # 12 % risk, 2.4 % happen
         >>> found.finding, round(found.mean / found.rate.estimate, 1)
@@ -67,7 +70,7 @@ def judge_risk(risk: Tensor, happened: Tensor, *, n_bins: int = 15, level: float
     return risk_of_sums(sums, sums, level=level)
 
 
-def risk_sums(risk: Tensor, happened: Tensor, n_bins: int) -> Tensor:
+def risk_sums(risk: Values, happened: Values, n_bins: int) -> Tensor:
     """Count examples and add up risk and events in bins with about as many examples in each.
 
     Risks of rare events crowd next to 0, where bins of equal width would hold nearly all of them in the first.
@@ -83,6 +86,7 @@ def risk_sums(risk: Tensor, happened: Tensor, n_bins: int) -> Tensor:
     Raises:
         InputError: If a risk is no probability, or there is not one per event.
     """
+    risk, happened = as_tensor(risk, "risk"), as_tensor(happened, "events")
     if risk.ndim != 1 or risk.shape != happened.shape or not len(risk):
         raise InputError(
             f"Expected one risk per example, but got {tuple(risk.shape)} and {tuple(happened.shape)}. Pass P(positive)."
@@ -108,16 +112,17 @@ def risk_of_sums(totals: Tensor, bins: Tensor, *, level: float = 0.95) -> Risk:
     """
     count, risk, events = (part.sum().item() for part in totals.double())
     mean, rate = risk / count, events / count
-    low, high = rate_interval(rate, count, level)
+    low, high = exact_ends(events, count, level)
     # Given the risks, only the events are left to chance; what the risks tell apart, chance no longer moves.
-    near, far = rate_interval(rate, count / _left_to_chance(totals.double()), level)
+    worth = count / _left_to_chance(totals.double())
+    near, far = exact_ends(rate * worth, worth, level)
     gap = Interval("risk_gap", mean - rate, mean - far, mean - near, level, "score", 0)
     chance = consistency(bins, level=level)
     return Risk(
         n=int(count),
         events=round(events),
         mean=mean,
-        rate=Interval("event_rate", rate, low, high, level, "wilson", 0),
+        rate=Interval("event_rate", rate, low, high, level, "exact", 0),
         gap=gap,
         ece=bootstrap_sums("ece", bins, level=level),
         consistency=chance,
@@ -133,29 +138,6 @@ def _finding(gap: Interval, chance: Consistency) -> RiskFinding:
     return "mixed" if chance.miscalibrated else "calibrated"
 
 
-def rate_interval(share: float, n: float, level: float) -> tuple[float, float]:
-    r"""Wilson's interval for a share of n, which covers also where events are few or none.
-
-    .. math:: \frac{p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}}{1 + z^2/n}
-
-    Args:
-        share: Observed share p.
-        n: Number of examples, or what they are worth.
-        level: How often such intervals hold the truth.
-
-    Returns:
-        Both ends.
-
-    Example:
-        >>> [round(end, 3) for end in rate_interval(0.0, 10, 0.95)]  # 1.96² / (10 + 1.96²)
-        [0.0, 0.278]
-    """
-    z = float(norm.ppf((1 + level) / 2))
-    middle, reach = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    low, high = ((middle + sign * reach) / (1 + z * z / n) for sign in (-1, 1))
-    return (0.0 if share == 0 else max(0.0, low)), (1.0 if share == 1 else min(1.0, high))
-
-
 def _left_to_chance(totals: Tensor) -> float:
     """Return the variance of the events within bins of the risk, as a share of that of as many coin tosses."""
     count, _, events = totals[:, totals[0] > 0]
@@ -167,13 +149,13 @@ def _left_to_chance(totals: Tensor) -> float:
     return min(1.0, left)
 
 
-def ranking(risk: Tensor, happened: Tensor, *, level: float = 0.95) -> tuple[Interval, Interval] | None:
+def ranking(risk: Values, happened: Values, *, level: float = 0.95) -> tuple[Interval, Interval] | None:
     """Return how well the risk ranks: AUROC, and average precision, of the positive class.
 
     The AUROC gets the wider of two intervals: that of DeLong et al. 1988 on the scale of log-odds, and that which
-    inverts the test with the variance of Hanley and McNeil 1982; below ten examples of a class, Wilson's for as many
-    as the smaller class has, which no ranking can exceed (Birnbaum and Klose 1957). Average precision gets Wilson's
-    for as many as there are events (after Boyd et al. 2013).
+    inverts the test with the variance of Hanley and McNeil 1982; below ten examples of a class, the exact one of a
+    share of as many as the smaller class has, which no ranking can exceed (Birnbaum and Klose 1957). Average
+    precision gets that of a share of as many as there are events (after Boyd et al. 2013).
 
     Args:
         risk: Probability of the event, shape ``(n,)``.
@@ -184,10 +166,11 @@ def ranking(risk: Tensor, happened: Tensor, *, level: float = 0.95) -> tuple[Int
         Both; None where all or none of the examples are events.
 
     Example:
-        >>> auroc, precision = ranking(torch.tensor([0.9, 0.7, 0.6]), torch.tensor([1, 0, 1]))
+        >>> auroc, precision = ranking([0.9, 0.7, 0.6], [1, 0, 1])
         >>> auroc.estimate, round(precision.estimate, 4)  # (1 + 2/3) / 2
         (0.5, 0.8333)
     """
+    risk, happened = as_tensor(risk, "risk"), as_tensor(happened, "events")
     positive, negative = risk[happened.bool()].double(), risk[~happened.bool()].double()
     m, n = len(positive), len(negative)
     if not m or not n:
@@ -195,13 +178,13 @@ def ranking(risk: Tensor, happened: Tensor, *, level: float = 0.95) -> tuple[Int
     area = area_under_roc(positive, negative).item()
     precision = average_precision(positive, negative).item()
     if min(m, n) < _FEW:
-        low, high = rate_interval(area, min(m, n), level)
+        low, high = exact_ends(area * min(m, n), min(m, n), level)
     else:
         ends = (_by_places(positive, negative, area, level), _by_test(area, m, n, level))
         low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     return (
         Interval("risk_auroc", area, low, high, level, "score", 0),
-        Interval("average_precision", precision, *rate_interval(precision, m, level), level, "wilson", 0),
+        Interval("average_precision", precision, *exact_ends(precision * m, m, level), level, "exact", 0),
     )
 
 
@@ -209,22 +192,16 @@ def _by_places(positive: Tensor, negative: Tensor, area: float, level: float) ->
     """Return DeLong's interval on the scale of log-odds; of no width where one class is above the other throughout."""
     if not 0 < area < 1:
         return area, area
-    above = _share_below(positive, negative).var() / len(positive)
-    below = _share_below(negative, positive).var() / len(negative)
-    reach = float(norm.ppf((1 + level) / 2)) * (above + below).sqrt().item() / (area * (1 - area))
+    above = share_below(negative.sort().values, positive).var() / len(positive)
+    below = share_below(positive.sort().values, negative).var() / len(negative)
+    reach = NormalDist().inv_cdf((1 + level) / 2) * (above + below).sqrt().item() / (area * (1 - area))
     middle = math.log(area / (1 - area))
     return 1 / (1 + math.exp(reach - middle)), 1 / (1 + math.exp(-reach - middle))
 
 
-def _share_below(scores: Tensor, others: Tensor) -> Tensor:
-    ordered = others.sort().values
-    both = torch.searchsorted(ordered, scores) + torch.searchsorted(ordered, scores, right=True)
-    return both.double() / (2 * len(others))
-
-
 def _by_test(area: float, m: int, n: int, level: float) -> tuple[float, float]:
     """Return all areas that a test with the variance of Hanley and McNeil does not refuse."""
-    z = float(norm.ppf((1 + level) / 2))
+    z = NormalDist().inv_cdf((1 + level) / 2)
 
     def refused(t: float) -> float:
         spread = t * (1 - t) + (m - 1) * (t / (2 - t) - t * t) + (n - 1) * (2 * t * t / (1 + t) - t * t)

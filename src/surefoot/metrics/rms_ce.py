@@ -6,6 +6,7 @@ from torch import Tensor
 
 from surefoot.metrics._binned import binned, gaps
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._input import Values
 from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
@@ -20,10 +21,11 @@ def _finish(sums: Tensor) -> Tensor:
     label="RMS calibration error",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference="Hendrycks et al. 2019, arXiv:1812.04606",
     **binned(_finish),
 )
-def rms_ce(probs: Tensor, labels: Tensor, *, n_bins: int = 15) -> Tensor:
+def rms_ce(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     r"""Root-mean-square calibration error: like ECE, but large gaps weigh more.
 
     .. math:: \sqrt{\sum_m \frac{n_m}{n} (\mathrm{acc}(B_m) - \mathrm{conf}(B_m))^2}

@@ -11,7 +11,7 @@ import math
 from statistics import NormalDist
 
 import torch
-from scipy.stats import beta
+from scipy.special import betaincinv
 from torch import Tensor
 
 from surefoot.metrics.interval import Interval, around, check_level
@@ -25,7 +25,7 @@ def exact_ends(hits: float, n: float, level: float) -> tuple[float, float]:
 
     Args:
         hits: How many of them.
-        n: Of how many.
+        n: Of how many, or what they are worth; need not be whole.
         level: How often such intervals hold the truth.
 
     Returns:
@@ -37,8 +37,8 @@ def exact_ends(hits: float, n: float, level: float) -> tuple[float, float]:
     """
     check_level(level)
     tail = (1 - level) / 2
-    low = float(beta.ppf(tail, hits, n - hits + 1)) if hits > 0 else 0.0
-    high = float(beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
+    low = float(betaincinv(hits, n - hits + 1, tail)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
     return low, high
 
 

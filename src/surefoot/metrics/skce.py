@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import OptionError
-from surefoot.metrics._sums import check
+from surefoot.metrics._input import Values, check
 from surefoot.metrics.kce import Estimator
 from surefoot.registry import METRICS
 
@@ -94,6 +94,8 @@ def _pair_sums(probs: Tensor, residual: Tensor, distance: Distance, width: float
     label="SKCE",
     lower_is_better=True,
     range=(-2.0, 2.0),
+    unit="",
+    digits=5,
     perfect=0.0,
     reference="Widmann et al. 2019, arXiv:1910.11385",
     whole="its sum goes over pairs of examples",
@@ -101,8 +103,8 @@ def _pair_sums(probs: Tensor, residual: Tensor, distance: Distance, width: float
     quadratic=True,
 )
 def skce(
-    probs: Tensor,
-    labels: Tensor,
+    probs: Values,
+    labels: Values,
     *,
     estimator: Estimator = "biased",
     distance: Distance = "euclidean",
@@ -133,14 +135,15 @@ def skce(
         >>> skce(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))  # |(.25, −.25) + (−.75, .75)|² / 4
         tensor(0.1250, dtype=torch.float64)
     """
-    p = check(probs, labels)[0].double()
+    p, truth = check(probs, labels)
+    p = p.double()
     n = len(p)
     if width is None:
         width = median_distance(p, distance=distance) if n > 1 else 0.0
         width = width if width > 1e-6 else 1.0  # below, equal rows and rounding
     if not width > 0:
         raise OptionError(f"Expected a kernel width > 0, but got {width}. Leave it out for the median distance.")
-    residual = torch.nn.functional.one_hot(labels, p.shape[1]).double() - p
+    residual = torch.nn.functional.one_hot(truth, p.shape[1]).double() - p
     if estimator == "linear":
         half = n // 2 * 2
         apart = _lengths(p[0:half:2] - p[1:half:2], distance)

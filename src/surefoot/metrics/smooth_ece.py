@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from surefoot.errors import OptionError
+from surefoot.metrics._input import Values
 from surefoot.metrics._top import checked_top_label, sums_of_top
 from surefoot.registry import METRICS
 
@@ -76,13 +77,14 @@ def _of_top(confidence: Tensor, correct: Tensor, *, sigma: float | None = None) 
     label="smooth ECE",
     lower_is_better=True,
     range=(0.0, 1.0),
+    unit="%",
     reference="Błasiok and Nakkiran 2023, arXiv:2309.12236",
     sums=sums_of_top(_residuals),
     finish=_finish,
     top=_of_top,
     interval="none",
 )
-def smooth_ece(probs: Tensor, labels: Tensor, *, sigma: float | None = None) -> Tensor:
+def smooth_ece(probs: Values, labels: Values, *, sigma: float | None = None) -> Tensor:
     r"""Smooth ECE: the gap between confidence and correctness, smoothed by a kernel instead of cut into bins.
 
     .. math:: \int_0^1 |\frac{1}{n} \sum_i (c_i - y_i) K_\sigma(t, c_i)| dt

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from surefoot.errors import OptionError
+from surefoot.metrics._input import Values, check
 from surefoot.metrics._means import finish_mean, sums_of
-from surefoot.metrics._sums import check
 from surefoot.registry import METRICS
 
 
@@ -25,13 +25,14 @@ def _values(probs: Tensor, labels: Tensor, *, k: int) -> Tensor:
     label="top-k accuracy",
     lower_is_better=False,
     range=(0.0, 1.0),
+    unit="%",
     reference="share of examples whose class is among the k likeliest",
     sums=sums_of(_values),
     finish=finish_mean,
     each=_values,
     interval="exact",
 )
-def top_k_accuracy(probs: Tensor, labels: Tensor, *, k: int = 5) -> Tensor:
+def top_k_accuracy(probs: Values, labels: Values, *, k: int = 5) -> Tensor:
     """Share of examples whose true class is among the k most likely ones.
 
     Args:

@@ -9,7 +9,8 @@ from torch import Generator, Tensor
 
 from surefoot.metrics._binning import bin_sums
 from surefoot.metrics._class_bins import class_bin_sums
-from surefoot.metrics._top import checked_top_label
+from surefoot.metrics._input import Values, check
+from surefoot.metrics._top import top_label
 from surefoot.metrics.classwise_ece import ece_of_classes
 from surefoot.metrics.ece_interval import ece_of_sums
 from surefoot.metrics.interval import Interval
@@ -34,7 +35,7 @@ class ClassVerdict:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CalibrationVerdict:
     """The numbers behind a sentence about calibration. Fractions, with intervals."""
 
     n: int
@@ -52,8 +53,8 @@ class Verdict:
 
 
 def verdict(
-    probs: Tensor, labels: Tensor, *, n_bins: int = 15, level: float = 0.95, generator: Generator | None = None
-) -> Verdict:
+    probs: Values, labels: Values, *, n_bins: int = 15, level: float = 0.95, generator: Generator | None = None
+) -> CalibrationVerdict:
     """Judge predictions.
 
     Args:
@@ -71,13 +72,14 @@ def verdict(
         >>> verdict(tensor([[0.9, 0.1]]).expand(1000, 2), (arange(1000) % 2)).finding  # 90 % sure, 50 % right
         'over-confident'
     """
-    bins = bin_sums(*checked_top_label(probs, labels), n_bins)
+    probs, labels = check(probs, labels)
+    bins = bin_sums(*top_label(probs, labels), n_bins)
     return verdict_of_sums(bins, class_bin_sums(probs, labels, n_bins), level=level, generator=generator)
 
 
 def verdict_of_sums(
     bins: Tensor, class_bins: Tensor | None = None, *, level: float = 0.95, generator: Generator | None = None
-) -> Verdict:
+) -> CalibrationVerdict:
     """Judge predictions from the sums of streams, without any example at hand.
 
     Where the interval of the confidence gap is on one side of 0, that side decides. Where it holds 0, ``calibrated``
@@ -102,7 +104,7 @@ def verdict_of_sums(
     chance = consistency(bins, level=level, generator=source)
     gap = gap_of_sums(bins, level)
     n, less = bins[0].sum(), bins[1] - bins[2]
-    return Verdict(
+    return CalibrationVerdict(
         n=int(n),
         finding=finding_of(chance, gap),
         accuracy=accuracy_of_sums(bins, level),

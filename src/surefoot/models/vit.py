@@ -34,7 +34,7 @@ class Patches(nn.Module):
 
 
 class OfClassToken(nn.Module):
-    """Normalise, take the class token and give its logits.
+    """Normalise, take the class token and return its logits.
 
     Args:
         width: Of the tokens.

@@ -11,13 +11,40 @@ from torch import nn
 
 from surefoot.errors import InputError
 from surefoot.optim._closure import Parts
-from surefoot.optim._facts import StepFacts
-from surefoot.optim._plain import Plain
 from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.aesam import AESAM
+from surefoot.optim.amp import AMP
+from surefoot.optim.asam import ASAM
+from surefoot.optim.bases import adamw, gd, sgd
+from surefoot.optim.bsam import BSAM
+from surefoot.optim.bulk import BulkSGD, DomSGD, Projected
+from surefoot.optim.csam import CSAM
+from surefoot.optim.esam import ESAM
+from surefoot.optim.facts import StepFacts
+from surefoot.optim.fisher_sam import FisherSAM
+from surefoot.optim.fsam import FSAM
+from surefoot.optim.gnp import GNP
+from surefoot.optim.gsam import GSAM
+from surefoot.optim.looksam import LookSAM
+from surefoot.optim.muon import Muon
+from surefoot.optim.plain import Plain
+from surefoot.optim.rst import RST
+from surefoot.optim.rules import Ascent, Cadence, CleanGradient, Descent, GradientPair, OuterLoss, ascent_rule
+from surefoot.optim.sam import SAM
+from surefoot.optim.sharpness_aware import EveryKth, SharpnessAware
+from surefoot.optim.ssam import SSAM
+from surefoot.optim.usam import USAM
+from surefoot.optim.vasso import VASSO
+from surefoot.optim.wsam import WSAM
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import MethodSpec, PartSpec
 
-__all__ = ["Parts", "Plain", "StepFacts", "Wrapper", "build_optimizer"]
+__all__ = [
+    "AESAM", "AMP", "ASAM", "BSAM", "CSAM", "ESAM", "FSAM", "GNP", "GSAM", "RST", "SAM", "SSAM", "USAM", "VASSO",
+    "WSAM", "Ascent", "BulkSGD", "Cadence", "CleanGradient", "Descent", "DomSGD", "EveryKth", "FisherSAM",
+    "GradientPair", "LookSAM", "Muon", "OuterLoss", "Parts", "Plain", "Projected", "SharpnessAware", "StepFacts",
+    "Wrapper", "adamw", "ascent_rule", "build_optimizer", "gd", "sgd",
+]  # fmt: skip
 
 
 def build_optimizer(method: MethodSpec, model: nn.Module, *, n_train: int | None = None) -> Wrapper:

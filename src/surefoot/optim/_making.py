@@ -5,12 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-
-COMMON = {"stable", "nonfinite", "perturbation"}  # what stands behind **common in the optimizers' signatures
 
 
 class Making(type):
@@ -46,10 +44,9 @@ class Making(type):
         if not callable(kind) or isinstance(params, Optimizer):
             raise InputError(f"Expected a model beside the base, but got {got}. {cls._how}")
         if options.pop("adaptive", False):  # as the first of those libraries calls it
-            raise InputError("Expected a method, but got adaptive=True. Write ASAM(…), from surefoot.optim.asam.")
+            raise InputError("Expected a method, but got adaptive=True. Write ASAM(…), from surefoot.optim.")
         taken = inspect.signature(cls.__init__).parameters  # type: ignore[misc]  # of this class, whichever it is
-        known = set(taken) | (COMMON if "common" in taken else set())
-        own = {name: value for name, value in options.items() if name in known}
+        own = {name: value for name, value in options.items() if name in taken}
         return kind(params, **{name: value for name, value in options.items() if name not in own}), own
 
     @property
@@ -63,3 +60,38 @@ class Making(type):
         """What the class itself takes."""
         own = inspect.signature(cls.__init__)  # type: ignore[misc]  # of this class, whichever it is
         return own.replace(parameters=list(own.parameters.values())[1:])
+
+
+def check_base(base: Any, wrapper: type[Optimizer]) -> None:
+    """Refuse a base that is a wrapper itself, no optimizer, or one that evaluates closures, as LBFGS does."""
+    if isinstance(base, wrapper) or not isinstance(base, Optimizer):
+        raise InputError(
+            f"Expected a plain torch optimizer as base, but got {type(base).__name__}. "
+            "Pass an instance, such as torch.optim.SGD(model.parameters(), lr=0.1)."
+        )
+    takes = list(inspect.signature(type(base).step).parameters.values())[1:]
+    if any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in takes):
+        raise InputError(
+            f"Expected a base that steps on the gradients in place, but got {type(base).__name__}, which evaluates "
+            "a closure itself. Take torch.optim.SGD or AdamW."
+        )
+
+
+def check_params(group: dict[str, Any]) -> None:
+    """Refuse a group of parameters that are not made of real numbers; what is no tensor is left for torch to refuse."""
+    params = group["params"]
+    if not isinstance(params, Tensor | set):  # torch refuses sets
+        group["params"] = params = list(params)
+    for given in [params] if isinstance(params, Tensor) else params:
+        parameter = given[1] if isinstance(given, tuple) else given  # some come with their names
+        if isinstance(parameter, Tensor) and not parameter.is_floating_point():
+            raise InputError(
+                f"Expected parameters of a real floating type, but got {parameter.dtype}. "
+                "Leave it out of the optimizer, or split a complex parameter with torch.view_as_real."
+            )
+
+
+def check_nonfinite(nonfinite: str) -> None:
+    """Refuse anything but the two things that can be done about what is not finite."""
+    if nonfinite not in ("raise", "skip"):
+        raise InputError(f'Expected nonfinite to be "raise" or "skip", but got {nonfinite!r}. Leave it out.')

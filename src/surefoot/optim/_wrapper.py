@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.optim._checks import called_by_scaler, check_is_real, does_nothing, needs_closure
-from surefoot.optim._closure import WHAT_TO_RETURN, Closure, terms_of
-from surefoot.optim._distributed import is_distributed, telling
-from surefoot.optim._facts import StepFacts
-from surefoot.optim._hooks import bare_step, hooks_may_return, told_if_heard
-from surefoot.optim._leftovers import Leftovers, mark_used, refuse, unused, was_differentiated
-from surefoot.optim._making import Making
-from surefoot.optim._norms import total_norm
-from surefoot.optim._statistics import Buffers, Networks
-from surefoot.optim._surprise import understood
+from surefoot.optim import _closure as closures
+from surefoot.optim._closure import Closure
+from surefoot.optim._distributed import nonfinite_gradient
+from surefoot.optim._making import Making, check_base, check_nonfinite, check_params
+from surefoot.optim._networks import Networks
+from surefoot.optim._passes import Passes, finite, gradients, total_norm
+from surefoot.optim._step import Ongoing, Step, note_scaler, skip
+from surefoot.optim._torch import ASKED_BY_SCALER
+from surefoot.optim.facts import StepFacts
+from surefoot.optim.rules import Nonfinite, OuterLoss, Rule
 from surefoot.schema import LossTerms
+from surefoot.seeding import rng_state
 
 if TYPE_CHECKING:
     from torch.amp import GradScaler
     from torch.utils.hooks import RemovableHandle
 
-Nonfinite = Literal["raise", "skip"]
 OWN_STATE = "surefoot"  # key of a state dict under which a wrapper keeps what the base knows nothing of
 
 
@@ -45,63 +45,36 @@ class Wrapper(Optimizer, metaclass=Making):
     optimizer reduces, differentiates and steps. A closure that calls ``backward()`` itself and returns a scalar
     works too: it computes that scalar with :meth:`loss`, which knows in which pass it is called.
 
-    The form that other SAM libraries have, ``SAM(params, torch.optim.SGD, rho=0.1, lr=0.1)``, works as well: options
-    that the wrapper does not know go to the base.
-
     Args:
         base: Makes the actual step. It must be able to step without a closure.
         nonfinite: What to do when a loss or a gradient is NaN or infinite: ``"raise"`` an error, or ``"skip"``
             the step with one warning. Either way weights and state are those before the step; a skipped one leaves
             the model's buffers as they were, too.
-
-    Raises:
-        InputError: If the base is no plain torch optimizer or its parameters are not real numbers.
     """
 
     needs_per_example = False
+    rules: dict[str, Rule] = {}  # noqa: RUF012 - never changed, only replaced by those that have rules
+    replays = False  # whether a second pass draws the random numbers of the first
     accumulates = True  # whether a closure may add to gradients of micro-batches before it: in one pass, it may
     group_options: tuple[str, ...] = ()  # what parameter groups have beside the base's own options
     facts: StepFacts | None = None
     model: nn.Module | None = None
-    low_rank = False  # only those that climb have such a path, see Composed
 
     def __init__(self, base: Optimizer, *, nonfinite: Nonfinite = "raise") -> None:
-        if isinstance(base, Wrapper) or not isinstance(base, Optimizer):
-            raise InputError(
-                f"Expected a plain torch optimizer as base, but got {type(base).__name__}. "
-                "Pass an instance, such as torch.optim.SGD(model.parameters(), lr=0.1)."
-            )
-        if needs_closure(base):
-            raise InputError(
-                f"Expected a base that steps on the gradients in place, but got {type(base).__name__}, which evaluates "
-                "a closure itself. Take torch.optim.SGD or AdamW."
-            )
-        if nonfinite not in ("raise", "skip"):
-            raise InputError(f'Expected nonfinite to be "raise" or "skip", but got {nonfinite!r}. Leave it out.')
-        self.base = base
-        self.nonfinite = nonfinite
+        check_base(base, Wrapper)
+        check_nonfinite(nonfinite)
+        self.base, self.nonfinite = base, nonfinite
         # torch's constructor starts empty groups and state and writes them through to the base: put them back.
         groups, state = base.param_groups, base.state
         super().__init__(list(groups), base.defaults)
         base.param_groups, base.state = groups, state
-        for parameter in self.parameters():
-            check_is_real(parameter)
         self.t = 0
+        self._places: list[Tensor] = []  # perturbed weights
         self._networks = Networks()
-        self._kept: Buffers | None = None
-        mark_used(self.parameters())  # what is there from before is no micro-batch of ours
-        self._leftovers: Leftovers = {}
-        self._reduced = False
-        self._in_closure = False
+        self._ongoing = Ongoing()
+        self._passes = Passes()
         self._warned = False
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; on a double of Lightning's, which has this class but not its attributes, the original's."""
-        original = self.__dict__.get("_optimizer")
-        if original is not None and name in original.__dict__:
-            setattr(original, name, value)
-        else:
-            super().__setattr__(name, value)
+        closures.mark_used(self.parameters())  # what is there from before is no micro-batch of ours
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -121,43 +94,56 @@ class Wrapper(Optimizer, metaclass=Making):
     def state(self, state: Any) -> None:
         self.base.state = state
 
-    def parameters(self) -> Iterable[Tensor]:
-        """Go through all parameters of all groups."""
-        return (parameter for group in self.param_groups for parameter in group["params"])
+    def parameters(self) -> list[Tensor]:
+        """Return all parameters of all groups."""
+        return [parameter for group in self.base.param_groups for parameter in group["params"]]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to the base; a group that is refused is not added."""
-        params = param_group["params"]
-        if not isinstance(params, Tensor | set):  # torch refuses sets
-            param_group["params"] = params = list(params)
-        for parameter in [params] if isinstance(params, Tensor) else params:
-            check_is_real(parameter[1] if isinstance(parameter, tuple) else parameter)  # some come with their names
+        check_params(param_group)
+        self.prepare_group(param_group)
         self.base.add_param_group(param_group)
         if hasattr(self, "_networks"):
             self._networks.forget()
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call a hook before every step, with the gradients to step on in place: it can clip them."""
-        return self.base.register_step_pre_hook(partial(_as_if_called_by, self, hook))
+        """Call a hook before every step, with the gradients to step on in place: it can clip them.
+
+        It may return what it likes, such as the norm that ``clip_grad_norm_`` gives; a pair is for the base's step.
+        """
+
+        def call(_: Optimizer, args: Any, kwargs: Any) -> Any:
+            result = hook(self, args, kwargs)
+            return result if isinstance(result, tuple) else None  # torch fails on anything else
+
+        return self.base.register_step_pre_hook(call)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients."""
-        self.base.zero_grad(set_to_none)
-        if not self._in_closure:
-            self._keep_buffers()
+        """Clear the gradients; in a loop without closure, a step starts here.
 
-    def _keep_buffers(self) -> None:
-        """Copy the buffers where a step may have to be undone; a step starts here."""
-        undone = self.nonfinite == "skip"
-        self._kept = Buffers(self._networks.of(self.model, self.parameters())) if undone else None
+        A second pass will draw the random numbers that are drawn from here on, so call it right before the first one.
+        """
+        self.base.zero_grad(set_to_none)
+        step = self._ongoing.step
+        if step is None or not (step.in_closure or step.perturbed):
+            self._ongoing.scaler_asked = False
+            step = self._begin()
+            step.before = rng_state() if self.replays else None
+            if self.nonfinite == "skip":
+                step.buffers = self._networks.buffers(self.model, self.parameters())
+
+    def prepare_group(self, group: dict[str, Any]) -> None:
+        """Give a parameter group the options that it lacks; refuse it if it cannot be optimized."""
 
     def own_state(self) -> dict[str, Any]:
         """Return what this wrapper remembers beside its base: nested dicts and lists of tensors and plain values."""
-        return {"t": self.t}
+        return {"t": self.t, **{name: rule.state_dict() for name, rule in self.rules.items()}}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Remember what :meth:`own_state` gave."""
         self.t = state["t"]
+        for name, rule in self.rules.items():
+            rule.load_state_dict(state[name])
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on: the base's state and groups, and the wrapper's own under one key."""
@@ -165,6 +151,8 @@ class Wrapper(Optimizer, metaclass=Making):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` gave, or the state of a plain base optimizer."""
+        for group in state_dict["param_groups"]:
+            self.prepare_group(dict(group))
         own = [{key: group[key] for key in self.group_options if key in group} for group in self.param_groups]
         self.base.load_state_dict({key: value for key, value in state_dict.items() if key != OWN_STATE})
         for group, options in zip(self.param_groups, own, strict=True):
@@ -174,18 +162,8 @@ class Wrapper(Optimizer, metaclass=Making):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle the wrapper with its base, which torch's own version would drop."""
-        passing: dict[str, Any] = {"_networks": Networks(), "_kept": None, "_leftovers": {}}
+        passing = {"_networks": Networks(), "_ongoing": Ongoing(), "_passes": Passes(), "_places": []}
         return {key: value for key, value in self.__dict__.items() if key != "step"} | passing  # a scheduler's patch
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take up a copied or pickled state."""
-        self.__dict__.update(state)
-        self._patch_step_function()
-
-    @staticmethod
-    def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
-        """Say what torch puts around ``step``: here, only what somebody listens to."""
-        return told_if_heard(func)
 
     def step(self, closure: Closure | None = None, *, scaler: GradScaler | None = None) -> Tensor | None:  # type: ignore[override]  # closures of ours give tensors
         """Evaluate the closure as often as the method needs and make one step.
@@ -202,173 +180,121 @@ class Wrapper(Optimizer, metaclass=Making):
             InputError: If a closure came through ``scaler.step``.
             DivergedError: If a loss or a gradient is not finite, unless such steps are to be skipped.
         """
-        if closure is not None and called_by_scaler():
+        asked, self._ongoing.scaler_asked = self._ongoing.scaler_asked, False
+        innermost: Any = closure
+        while isinstance(innermost, partial) and innermost.args:
+            innermost = innermost.args[-1]
+        if closure is not None and getattr(innermost, "__name__", "") == "do_nothing_closure":
+            closure()  # Lightning's, where its user called step() without any: for the hooks that are called behind it
+            closure = None
+        if closure is not None and asked and scaler is None:
             raise InputError(
                 "Expected scaler.step(optimizer) without a closure, whose gradients it would not unscale. "
                 "Call optimizer.step(closure, scaler=scaler)."
             )
-        if closure is not None and does_nothing(closure):
-            closure()  # for the hooks that are called behind it
-            closure = None
-        self._loss: Tensor | None = None
+        step = (self._ongoing.step if closure is None else None) or self._begin()
         if closure is not None:
-            self._keep_buffers()
-            self._leftovers = unused(self.parameters())
+            if self.nonfinite == "skip":
+                step.buffers = self._networks.buffers(self.model, self.parameters())
+            step.leftovers = closures.unused(self.parameters())
         try:
-            self._take_step(closure, scaler)
+            self._take_step(step, closure, scaler)
         except DivergedError as error:
             if self.nonfinite == "raise":
                 raise
-            self._skip(error)
+            skip(self, step, error)
         finally:
-            self._kept = None
-            if not self._leftovers:  # else the closure was not evaluated, or refused: they still wait for a step
-                mark_used(self.parameters())
-        return self._loss
+            self._ongoing.step = None
+            if not step.leftovers:  # else the closure was not evaluated, or refused: they still wait for a step
+                closures.mark_used(self.parameters())
+        return step.loss
+
+    def _begin(self) -> Step:
+        """Start a new step and forget one that was begun but not made."""
+        self._ongoing.step = step = Step()
+        return step
 
     @abstractmethod
-    def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
-        """Fill the gradients, set ``_loss`` and ``facts``, and end with :meth:`_step_base`."""
+    def _take_step(self, step: Step, closure: Closure | None, scaler: GradScaler | None) -> None:
+        """Fill the gradients, set ``step.loss`` and ``facts``, and end with :meth:`_step_base`."""
 
     def reduce(self, terms: LossTerms) -> Tensor:
         """Turn loss terms into the scalar that the current pass differentiates."""
-        return self._mean(understood(terms)[0])
-
-    def _mean(self, terms: LossTerms) -> Tensor:
-        self._reduced = True
-        loss = terms.per_example.mean()
-        return telling(loss if terms.penalty is None else loss + terms.penalty)
+        step = self._ongoing.step or self._begin()
+        terms, nll = closures.read_losses(terms)
+        if terms.counted is not None:
+            terms, nll = closures.only_counted(terms, nll)
+        if terms.per_example.numel() == 0:
+            raise InputError("Expected at least one example, but got an empty batch. Leave empty batches out.")
+        (step.perturbed_nll if step.perturbed else step.clean_nll).append(None if nll is None else nll.detach())
+        # The outer loss is for the perturbed weights; a step that is not due to climb minimises it where it is.
+        outer = self.rules.get("outer") if step.perturbed or not step.due else None
+        loss = (outer(terms, nll) if isinstance(outer, OuterLoss) else terms.per_example).mean()
+        loss = loss if terms.penalty is None else loss + terms.penalty
+        return nonfinite_gradient(loss) if dist.is_available() and dist.is_initialized() else loss
 
     def loss(self, logits: Tensor, labels: Tensor, *, ignore_index: int = -100) -> Tensor:
-        """Return the cross-entropy of a batch, reduced as the current pass needs it.
-
-        This is the criterion for closures that call ``backward()`` themselves.
+        """Return the cross-entropy of a batch, for closures that call ``backward()`` themselves.
 
         Args:
             logits: Shape ``(n, classes)``, or ``(n, classes, …)`` for several labels per example.
             labels: Class indices, shape ``(n,)`` or ``(n, …)``.
-            ignore_index: Examples with this label do not count: neither in the mean nor in what the optimizer makes of
-                single examples.
+            ignore_index: Examples with this label count nowhere.
 
         Returns:
             A scalar to call ``backward()`` on.
         """
-        losses = F.cross_entropy(logits, labels, reduction="none", ignore_index=ignore_index)
-        return self.reduce(LossTerms(losses))
+        return self.reduce(LossTerms(F.cross_entropy(logits, labels, reduction="none", ignore_index=ignore_index)))
 
-    def _differentiate(self, closure: Closure, scaler: GradScaler | None = None) -> Tensor:
+    def _differentiate(self, step: Step, closure: Closure, scaler: GradScaler | None = None) -> Tensor:
         """Run one pass: clear the gradients, evaluate the closure, fill the gradients, return the loss."""
-        self._reduced = False
-        self._in_closure = True
-        leftovers = self._leftovers
-        self._clear(but=leftovers)
+        params, leftovers = self.parameters(), step.leftovers
+        for parameter in params:
+            if parameter not in leftovers:
+                parameter.grad = None
         torch.clear_autocast_cache()  # of copies from before the last change, or of ones made without gradient
+        step.in_closure = True
+        step.facts["passes"] = step.facts.get("passes", 0) + 1
         try:
             with torch.enable_grad():
                 result: Any = closure()
-                terms = terms_of(result)
-                if not self.accumulates or terms is not None:
-                    refuse(leftovers)
+                terms = closures.terms_of(result)
+                if leftovers and (terms is not None or not self.accumulates):
+                    closures.refuse(leftovers)
                 if terms is not None:
                     result = self.reduce(terms)
-                elif self.needs_per_example and not self._reduced:
-                    raise InputError(f"Expected one loss per example, but got a scalar. {WHAT_TO_RETURN}")
-                self._leftovers = {}
-                if terms is not None or not self._has_gradients(leftovers):
-                    result = telling(result) if terms is None else result
-                    self._backward(result if scaler is None else scaler.scale(result))
+                elif self.needs_per_example and not (step.perturbed_nll if step.perturbed else step.clean_nll):
+                    raise InputError(f"Expected one loss per example, but got a scalar. {closures.WHAT_TO_RETURN}")
+                step.leftovers = {}
+                if terms is not None or not closures.was_differentiated(params, leftovers):
+                    if terms is None and dist.is_available() and dist.is_initialized():
+                        result = nonfinite_gradient(result)
+                    (result if scaler is None else scaler.scale(result)).backward()
         finally:
-            self._in_closure = False
-        loss: Tensor = result.detach()
-        return loss
+            step.in_closure = False
+        value = step.facts["perturbed_loss" if step.perturbed else "loss"] = result.item()
+        # A scaler, or ranks that must decide alike, look at the gradient instead.
+        if not math.isfinite(value) and scaler is None and not (dist.is_available() and dist.is_initialized()):
+            finite(value, "loss at the perturbed weights" if step.perturbed else "loss")
+        return torch.as_tensor(result.detach())
 
-    def _backward(self, loss: Tensor) -> None:
-        """Differentiate what a closure returned."""
-        loss.backward()
-
-    def _has_gradients(self, leftovers: Leftovers | None = None) -> bool:
-        """Return whether a closure has called ``backward()`` itself."""
-        return was_differentiated(self.parameters(), leftovers or {})
-
-    def _clear(self, but: Leftovers | None = None) -> None:
-        """Clear the gradients, without the bookkeeping of ``zero_grad``."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if not but or parameter not in but:
-                    parameter.grad = None
-
-    def _moving(self) -> list[Tensor]:
-        """Return the parameters that have a gradient."""
-        moving = [parameter for parameter in self.parameters() if parameter.grad is not None]
-        for parameter in moving:
-            if parameter.grad.layout != torch.strided:  # type: ignore[union-attr]  # has one, see above
-                raise InputError("Expected dense gradients, but got a sparse one. Use nn.Embedding(…, sparse=False).")
-        return moving
-
-    def _gradient_norm(self, scaler: GradScaler | None = None) -> float:
-        """Return the norm of the gradients to step on; under a scaler, which has its own check, it may be infinite."""
-        norm = total_norm([parameter.grad for parameter in self._moving()])  # type: ignore[misc]  # those that move have one
-        return norm if scaler is not None else finite(norm, "gradient norm")
-
-    def _step_base(self, scaler: GradScaler | None = None) -> bool:
-        """Let the base step; say whether it did, which only a scaler prevents."""
-        with hooks_may_return(self.base):
-            if scaler is None or not scaler.is_enabled():
-                bare_step(self.base)()
-                stepped = True
-            else:
-                scaler.unscale_(self.base)
-                found = scaler._found_inf_per_device(self.base)
-                stepped = not sum(value.item() for value in found.values())
-                scaler.step(self.base)
+    def _step_base(self, step: Step, scaler: GradScaler | None = None) -> bool:
+        """Let the base step; return whether it did, which only a scaler prevents."""
+        if scaler is None or not scaler.is_enabled():
+            self.base.step()
+            stepped = True
+        else:  # which leaves the step out if a gradient is not finite
+            stepped = math.isfinite(total_norm(gradients(self.parameters())))
+            scaler.unscale_(self.base)
+            scaler.step(self.base)
         torch.clear_autocast_cache()  # what a loop under autocast sees next are the new weights
-        if not stepped and self._kept is not None:
-            self._kept.restore()
+        if not stepped and step.buffers is not None:
+            step.buffers.restore()
         self.t += stepped
+        for rule in self.rules.values() if stepped else ():
+            if rule.pending:
+                rule.commit(self.base.param_groups)
         return stepped
 
-    def _skip(self, error: DivergedError) -> None:
-        if self._kept is None:
-            raise InputError(
-                "Expected optimizer.zero_grad() at the start of a step that may be skipped, but it was not called: "
-                f"buffers cannot be put back. {error}"
-            ) from error
-        self._kept.restore()
-        self.base.zero_grad()
-        loss = float("nan") if self._loss is None else self._loss.item()
-        self.facts = StepFacts(loss=loss, passes=1, skipped=True)
-        if not self._warned:
-            self._warned = True
-            warnings.warn(f"A step was skipped, and later ones like it will be without a word: {error}", stacklevel=3)
 
-
-def _as_if_called_by(wrapper: Wrapper, hook: Callable[..., Any], _: Optimizer, args: Any, kwargs: Any) -> Any:
-    """Call a hook that was registered with the wrapper, from the base."""
-    return hook(wrapper, args, kwargs)
-
-
-def finite_loss(loss: Tensor, what: str, scaler: GradScaler | None) -> float:
-    """Return a loss's value; a scaler, or ranks that must decide alike, look at the gradient instead of it."""
-    value = loss.item()
-    return value if math.isfinite(value) or scaler is not None or is_distributed() else finite(value, what)
-
-
-def finite(value: Tensor | float, what: str) -> float:
-    """Return a scalar's value.
-
-    Args:
-        value: A loss or a norm.
-        what: Its name, for the error message.
-
-    Returns:
-        The value.
-
-    Raises:
-        DivergedError: If it is NaN or infinite.
-    """
-    number = value.item() if isinstance(value, Tensor) else value
-    if not math.isfinite(number):
-        raise DivergedError(
-            f"Expected a finite {what}, but got {number}. Lower the learning rate or clip the gradient."
-        )
-    return number
+setattr(Wrapper, ASKED_BY_SCALER, property(note_scaler))

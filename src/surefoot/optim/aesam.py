@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Unpack
 
 from torch import nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._composed import RHO
-from surefoot.optim._rules import Ascent, Cadence
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import RHO, Ascent, Cadence, Nonfinite, Perturbation
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
@@ -56,8 +53,11 @@ class WhereSharp(Cadence):
         return q >= mu + c * math.sqrt(var)
 
 
+@OPTIMIZERS.register("aesam", passes="1 to 2", wraps=True, reference="Jiang et al. 2023, arXiv:2304.14647")
 class AESAM(SharpnessAware):
-    """SAM where the squared norm of the gradient stands out from its running average, else the base alone.
+    """SAM at steps whose gradient is large for its time, otherwise the base alone.
+
+    SAM where the squared norm of the gradient stands out from its running average, else the base alone.
 
     Args:
         base: Makes the step.
@@ -68,7 +68,7 @@ class AESAM(SharpnessAware):
         lambda2: Threshold at the start.
         n_steps: Length of the training, over which the threshold moves; None holds it in the middle.
         ascent: Where to climb.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Reference: Jiang et al. 2023, "An Adaptive Policy to Employ Sharpness-Aware Minimization".
     """
@@ -84,34 +84,18 @@ class AESAM(SharpnessAware):
         lambda2: float = 1.0,
         n_steps: int | None = None,
         ascent: Ascent | str = "sam",
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
         cadence = WhereSharp(delta, lambda1, lambda2, n_steps)
-        super().__init__(base, model, rho=rho, ascent=ascent, cadence=cadence, **common)
-
-
-@OPTIMIZERS.register("aesam", passes="1 to 2", wraps=True, reference="Jiang et al. 2023, arXiv:2304.14647")
-def aesam(
-    base: Optimizer,
-    model: nn.Module,
-    *,
-    rho: float = RHO,
-    delta: float = 0.9,
-    lambda1: float = -1.0,
-    lambda2: float = 1.0,
-    n_steps: int | None = None,
-    ascent: str = "sam",
-    stable: bool = False,
-) -> Wrapper:
-    """SAM at steps whose gradient is large for its time, otherwise the base alone."""
-    return AESAM(
-        base,
-        model,
-        rho=rho,
-        delta=delta,
-        lambda1=lambda1,
-        lambda2=lambda2,
-        n_steps=n_steps,
-        ascent=ascent,
-        stable=stable,
-    )
+        super().__init__(
+            base,
+            model,
+            rho=rho,
+            ascent=ascent,
+            cadence=cadence,
+            stable=stable,
+            nonfinite=nonfinite,
+            perturbation=perturbation,
+        )

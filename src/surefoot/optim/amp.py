@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,9 @@ from torch.optim import Optimizer
 
 from surefoot.errors import InputError
 from surefoot.optim._closure import Closure
-from surefoot.optim._rules import Ascent, Slope, ascent_rule
-from surefoot.optim._sharpness import Common, SharpnessAware, scale_of
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim._step import Step
+from surefoot.optim.rules import Ascent, CleanGradient, Nonfinite, Perturbation, ascent_rule
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 from surefoot.seeding import replaying
 
@@ -37,9 +37,9 @@ class Clipped(Ascent):
         super().__init__()
         self.zeta = zeta
 
-    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+    def climb(self, clean: CleanGradient, places: list[Tensor]) -> float | None:
         """Write w + ε."""
-        for weight, grad, place, rho in zip(slope.params, slope.grads, places, slope.rhos, strict=True):
+        for weight, grad, place, rho in zip(clean.params, clean.grads, places, clean.rhos, strict=True):
             torch.add(weight, clipped(grad * self.zeta, rho), out=place)
         return None
 
@@ -55,8 +55,11 @@ def clipped(eps: Tensor, rho: float) -> Tensor:
     return torch.where(norm > rho, eps * (rho / norm), eps)
 
 
+@OPTIMIZERS.register("amp", passes="1 + steps", wraps=True, reference="Zheng et al. 2021, arXiv:2010.04925")
 class AMP(SharpnessAware):
-    """Adversarial model perturbation.
+    """SAM whose climb is zeta times the gradient, kept within a ball of its own for each tensor.
+
+    Adversarial model perturbation.
 
     .. math:: θ ← θ − η ∇L(θ + ε),  ε ← clip(ε + ζ ∇L(θ + ε))  n times from 0
 
@@ -69,7 +72,7 @@ class AMP(SharpnessAware):
         rho: Radius ρ of each tensor's ball.
         zeta: ζ, the length of an ascent step.
         steps: n, the number of ascent steps; each costs a pass. More than one needs a closure.
-        **common: ``stable`` and ``nonfinite``, as in :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Raises:
         InputError: If there is no ascent step.
@@ -93,46 +96,34 @@ class AMP(SharpnessAware):
         rho: float = 0.5,
         zeta: float = 1.0,
         steps: int = 1,
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
         if steps < 1:
             raise InputError(f"Expected steps ≥ 1, but got {steps}. Try steps=1.")
-        super().__init__(base, model, rho=rho, ascent=Clipped(zeta), **common)
+        super().__init__(
+            base, model, rho=rho, ascent=Clipped(zeta), stable=stable, nonfinite=nonfinite, perturbation=perturbation
+        )
         self.zeta, self.steps = zeta, steps
-        self._start: list[tuple[Tensor, Tensor, float]] = []  # each weight, its value before the climb, its radius
 
-    def _climb(self, slope: Slope) -> list[Tensor]:
-        if self.steps > 1:
-            homes = [weight.detach().clone() for weight in slope.params]
-            self._start = list(zip(slope.params, homes, slope.rhos, strict=True))
-        return super()._climb(slope)
+    def _climb(self, step: Step, clean: CleanGradient) -> list[Tensor]:
+        if self.steps > 1:  # each weight, its value before the climb, its radius
+            homes = [weight.detach().clone() for weight in clean.params]
+            step.own["start"] = list(zip(clean.params, homes, clean.rhos, strict=True))
+        return super()._climb(step, clean)
 
-    def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
-        for _ in range(self.steps - 1):
-            with replaying(self._now.before):  # each pass, not only the first, draws what the clean one drew
-                super()._second_pass(closure, scaler)
-            self._climb_on(scale_of(scaler))
-        self._start = []
-        return super()._second_pass(closure, scaler)
+    def _differentiate(self, step: Step, closure: Closure, scaler: GradScaler | None = None) -> Tensor:
+        for _ in range(self.steps - 1 if step.perturbed else 0):
+            with replaying(step.before):  # each pass, not only the first, draws what the clean one drew
+                super()._differentiate(step, closure, scaler)
+            self._climb_on(step, 1.0 if scaler is None else scaler.get_scale())
+        return super()._differentiate(step, closure, scaler)
 
     @torch.no_grad()
-    def _climb_on(self, scale: float) -> None:
+    def _climb_on(self, step: Step, scale: float) -> None:
         """Go on from the perturbed weights, which are in place, and stay within the balls."""
-        for weight, home, rho in self._start:
+        for weight, home, rho in step.own.get("start", ()):
             if weight.grad is not None:
                 weight.copy_(home + clipped(weight - home + weight.grad * (self.zeta / scale), rho))
         torch.clear_autocast_cache()
-
-
-@OPTIMIZERS.register("amp", passes="1 + steps", wraps=True, reference="Zheng et al. 2021, arXiv:2010.04925")
-def amp(
-    base: Optimizer,
-    model: nn.Module,
-    *,
-    rho: float = 0.5,
-    zeta: float = 1.0,
-    steps: int = 1,
-    stable: bool = False,
-) -> Wrapper:
-    """SAM whose climb is zeta times the gradient, kept within a ball of its own for each tensor."""
-    return AMP(base, model, rho=rho, zeta=zeta, steps=steps, stable=stable)

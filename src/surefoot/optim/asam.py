@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._norms import TINY, total_norm
-from surefoot.optim._rules import Ascent, Slope, ascent_rule
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import TINY, Ascent, CleanGradient, Nonfinite, Perturbation, ascent_rule, total_norm
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
@@ -33,18 +29,18 @@ class Adaptive(Ascent):
         super().__init__()
         self.eta = eta
 
-    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+    def climb(self, clean: CleanGradient, places: list[Tensor]) -> float | None:
         """Write w + ε, with the places themselves as the only scratch paper."""
-        self._fill(slope, places, power=1)
+        self._fill(clean, places, power=1)
         norm = total_norm(places)
-        self._fill(slope, places, power=2)
-        for weight, place, rho in zip(slope.params, places, slope.rhos, strict=True):
+        self._fill(clean, places, power=2)
+        for weight, place, rho in zip(clean.params, places, clean.rhos, strict=True):
             place.mul_(rho / (norm + TINY)).add_(weight)
         return None
 
-    def _fill(self, slope: Slope, places: list[Tensor], power: int) -> None:
+    def _fill(self, clean: CleanGradient, places: list[Tensor], power: int) -> None:
         """Write T^power · g."""
-        for weight, grad, place, name in zip(slope.params, slope.grads, places, slope.names, strict=True):
+        for weight, grad, place, name in zip(clean.params, clean.grads, places, clean.names, strict=True):
             if name and "weight" not in name:
                 place.copy_(grad)
             else:
@@ -54,8 +50,11 @@ class Adaptive(Ascent):
                 place.mul_(grad)
 
 
+@OPTIMIZERS.register("asam", passes=2, wraps=True, reference="Kwon et al. 2021, arXiv:2102.11600")
 class ASAM(SharpnessAware):
-    """Adaptive SAM, which does not change when layers are rescaled against each other.
+    """SAM that climbs further along large weights, so that rescaling layers changes nothing.
+
+    Adaptive SAM, which does not change when layers are rescaled against each other.
 
     .. math:: ε = ρ T² g / ‖T g‖
 
@@ -67,7 +66,7 @@ class ASAM(SharpnessAware):
         model: Names the parameters, holds the BatchNorm layers.
         rho: Radius ρ, about ten times SAM's.
         eta: η.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Example:
         >>> import torch
@@ -88,12 +87,10 @@ class ASAM(SharpnessAware):
         *,
         rho: float = 0.5,
         eta: float = 0.01,
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=Adaptive(eta), **common)
-
-
-@OPTIMIZERS.register("asam", passes=2, wraps=True, reference="Kwon et al. 2021, arXiv:2102.11600")
-def asam(base: Optimizer, model: nn.Module, *, rho: float = 0.5, eta: float = 0.01, stable: bool = False) -> Wrapper:
-    """SAM that climbs further along large weights, so that rescaling layers changes nothing."""
-    return ASAM(base, model, rho=rho, eta=eta, stable=stable)
+        super().__init__(
+            base, model, rho=rho, ascent=Adaptive(eta), stable=stable, nonfinite=nonfinite, perturbation=perturbation
+        )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._perturb import standing_at
-from surefoot.optim._rules import Ascent, Slope
+from surefoot.optim._passes import with_weights
 from surefoot.optim._sharded import spread_like
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import Ascent, CleanGradient, Nonfinite, Perturbation
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 from surefoot.seeding import generator as stream
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 N_TRAIN = 50_000  # of CIFAR, what the authors' code takes
 
 
-class Posterior(Optimizer):
+class PosteriorStep(Optimizer):
     """The step of bSAM on mean w, momentum m and precision s of a diagonal Gaussian N(w, 1/(N·s)).
 
     The gradients in place are those at the perturbed weights; :meth:`see` was told the ones at the samples.
@@ -95,14 +94,15 @@ class ByPrecision(Ascent):
 
     shares = True
 
-    def __init__(self, posterior: Posterior) -> None:
+    def __init__(self, posterior: PosteriorStep) -> None:
         super().__init__()
         self.posterior = posterior
 
-    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+    def climb(self, clean: CleanGradient, places: list[Tensor]) -> float | None:
         """Show the gradients to the posterior and climb."""
-        self.posterior.see(slope.params, slope.grads)
-        for w, grad, place, rho in zip(slope.params, slope.grads, places, slope.rhos, strict=True):
+        self.posterior.see(clean.params, clean.grads)
+        self.pending["seen"] = True
+        for w, grad, place, rho in zip(clean.params, clean.grads, places, clean.rhos, strict=True):
             torch.addcdiv(w, grad, self.posterior.precision(w), value=rho, out=place)
         return None
 
@@ -110,14 +110,21 @@ class ByPrecision(Ascent):
         """Return what the precision is updated with."""
         return self.posterior.mean_seen()
 
+    def commit(self, groups: Sequence[dict[str, Any]] = ()) -> None:
+        """Leave it at that: the posterior has made its step."""
+        self.pending = {}
+
     def discard(self) -> None:
         """Forget a step that was not made."""
-        super().discard()
+        self.pending = {}
         self.posterior.forget()
 
 
+@OPTIMIZERS.register("bsam", passes=2, reference="Möllenhoff & Khan 2023, arXiv:2210.01620")
 class BSAM(SharpnessAware):
-    """Bayes SAM.
+    """SAM as variational inference: a mean, a precision, and samples to average predictions over.
+
+    Bayes SAM.
 
     .. math:: g = ∇L(w + n/√(N s)),  ε = ρ g/s,  g̃ = ∇L(w + ε)
 
@@ -133,7 +140,7 @@ class BSAM(SharpnessAware):
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         lr: Learning rate η.
         rho: ρ.
-        n_train: Number of training examples.
+        n_train: Number of training examples. None is the number that a run of surefoot's trains on; CIFAR's elsewhere.
         augmentation: By how much augmentation multiplies them.
         prior_precision: Of the Gaussian prior; δ is this divided by N.
         beta1: β₁.
@@ -141,7 +148,7 @@ class BSAM(SharpnessAware):
         damping: Keeps the precision away from zero.
         m: Let parts of m examples draw and climb each on their own; the authors take an eighth of the batch.
         seed: Of the noise in training.
-        **common: ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Raises:
         InputError: If there is no training example.
@@ -158,7 +165,7 @@ class BSAM(SharpnessAware):
         *,
         lr: float = 0.5,
         rho: float = 0.01,
-        n_train: int = N_TRAIN,
+        n_train: int | None = None,
         augmentation: float = 1.0,
         prior_precision: float = 40.0,
         beta1: float = 0.9,
@@ -166,16 +173,29 @@ class BSAM(SharpnessAware):
         damping: float = 0.1,
         m: int | None = None,
         seed: int = 0,
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
+        n_train = N_TRAIN if n_train is None else n_train
         if n_train < 1:
             raise InputError(f"Expected n_train ≥ 1, but got {n_train}. Give the number of training examples.")
         self.n = n_train * augmentation
-        posterior = Posterior(params, lr=lr, beta1=beta1, beta2=beta2, damping=damping, delta=prior_precision / self.n)
+        posterior = PosteriorStep(
+            params, lr=lr, beta1=beta1, beta2=beta2, damping=damping, delta=prior_precision / self.n
+        )
         self.posterior = posterior
         self.seed = seed
-        self._draws = 0
-        super().__init__(posterior, model, rho=rho, ascent=ByPrecision(posterior), m=m, **common)
+        super().__init__(
+            posterior,
+            model,
+            rho=rho,
+            ascent=ByPrecision(posterior),
+            m=m,
+            stable=stable,
+            nonfinite=nonfinite,
+            perturbation=perturbation,
+        )
 
     def own_state(self) -> dict[str, Any]:
         """Give, beside the rest, the seed of the noise."""
@@ -198,15 +218,15 @@ class BSAM(SharpnessAware):
             Nothing; the mean is back afterwards, bit for bit.
         """
         if generator is None:
-            apart = self._now.apart
-            draw = self._draws if apart is None else self._draws * apart.n + apart.rank
+            step = self._ongoing.step or self._begin()
+            draw = step.own.get("draws", 0)
+            step.own["draws"] = draw + 1
+            draw = draw if step.apart is None else draw * step.apart.n + step.apart.rank
             generator = stream(self.seed, f"bsam/{self.t}/{draw}")
-            self._draws += 1
-            self._now.sampled = True
         params = [parameter for parameter in self.parameters() if parameter.requires_grad]
         with torch.no_grad():
             places = [self._sample(parameter, generator) for parameter in params]
-        with standing_at(params, places, self.model):
+        with with_weights(params, places, self.model):
             yield
 
     def _sample(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
@@ -216,13 +236,13 @@ class BSAM(SharpnessAware):
 
     @contextmanager
     def clean(self) -> Iterator[None]:
-        """Stand at a sample in the clean pass; ranks that climb each on their own draw each their own."""
+        """Surround the clean pass, which runs at a sample; ranks that climb each on their own draw each their own."""
         with super().clean(), self.sampled():
             yield
 
     @contextmanager
     def perturbed(self, scaler: GradScaler | None = None) -> Iterator[None]:
-        """Stand at the perturbed weights, as in :meth:`SharpnessAware.perturbed`.
+        """Surround the second pass, as in :meth:`SharpnessAware.perturbed`.
 
         Args:
             scaler: Scaled the clean loss, and will scale the perturbed one.
@@ -233,50 +253,10 @@ class BSAM(SharpnessAware):
         Raises:
             InputError: If the clean pass was not made at a sample.
         """
-        if not self._now.sampled:
+        if not (self._ongoing.step or self._begin()).own.get("draws"):
             raise InputError(
                 "Expected the clean pass at a sample from the posterior, but got one at its mean. "
                 "Put it, forward and backward, into `with optimizer.clean():`."
             )
         with super().perturbed(scaler):
             yield
-
-    def _begin(self, *args: object) -> None:
-        super()._begin(*args)  # type: ignore[arg-type]  # handed on as they come
-        self._draws = 0
-
-
-@OPTIMIZERS.register("bsam", passes=2, reference="Möllenhoff & Khan 2023, arXiv:2210.01620")
-def bsam(
-    params: list[Tensor],
-    model: nn.Module,
-    *,
-    lr: float = 0.5,
-    rho: float = 0.01,
-    n_train: int | None = None,
-    augmentation: float = 1.0,
-    prior_precision: float = 40.0,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    damping: float = 0.1,
-    m: int | None = None,
-    seed: int = 0,
-) -> Wrapper:
-    """SAM as variational inference: a mean, a precision, and samples to average predictions over.
-
-    Without n_train it is the number of examples that the run trains on; where there is no run, CIFAR's.
-    """
-    return BSAM(
-        params,
-        model,
-        lr=lr,
-        rho=rho,
-        n_train=N_TRAIN if n_train is None else n_train,
-        augmentation=augmentation,
-        prior_precision=prior_precision,
-        beta1=beta1,
-        beta2=beta2,
-        damping=damping,
-        m=m,
-        seed=seed,
-    )

@@ -12,8 +12,11 @@ from torch.optim import Optimizer
 
 from surefoot.errors import InputError, OptionError
 from surefoot.optim._closure import Closure, Parts
-from surefoot.optim._facts import StepFacts
-from surefoot.optim._wrapper import Nonfinite, Wrapper, finite
+from surefoot.optim._passes import finite, gradients, total_norm
+from surefoot.optim._step import Step
+from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.facts import StepFacts
+from surefoot.optim.rules import Nonfinite
 from surefoot.registry import OPTIMIZERS
 
 if TYPE_CHECKING:
@@ -49,8 +52,8 @@ class Projected(Wrapper):
         self,
         base: Optimizer,
         model: nn.Module | None = None,
-        *,
         basis: Basis | None = None,
+        *,
         k: int = 1,
         r: int = 10,
         nonfinite: Nonfinite = "raise",
@@ -83,24 +86,25 @@ class Projected(Wrapper):
             )
         super().load_own_state(state)
         basis = state["basis"]
-        self._u = None if basis is None else basis.to(next(iter(self.parameters())).device, copy=True)
+        self._u = None if basis is None else basis.to(self.parameters()[0].device, copy=True)
 
-    def _take_step(self, closure: Closure | None, scaler: GradScaler | None) -> None:
+    def _take_step(self, step: Step, closure: Closure | None, scaler: GradScaler | None) -> None:
         if closure is not None:
-            self._loss = self._differentiate(closure, scaler)
-            finite(self._loss, "loss")
-        norm = self._gradient_norm(scaler)
-        with torch.autocast(next(iter(self.parameters())).device.type, enabled=False):  # it rounds products to 8 bits
+            step.loss = self._differentiate(step, closure, scaler)
+        norm = step.facts["grad_norm"] = total_norm(gradients(self.parameters()))
+        if scaler is None:
+            finite(norm, "gradient norm")
+        with torch.autocast(self.parameters()[0].device.type, enabled=False):  # it rounds products to 8 bits
             u, spent = self._refreshed()
             self._project_gradients(u)
-        if self._loss is not None:
-            per_batch = spent / len(closure) if isinstance(closure, Parts) else 0.0
-            self.facts = StepFacts(loss=self._loss.item(), passes=1 + per_batch, grad_norm=norm)
-        if self._step_base(scaler):
+        if closure is not None:
+            step.facts["passes"] += spent / len(closure) if isinstance(closure, Parts) else 0.0
+            self.facts = StepFacts(**step.facts)
+        if self._step_base(step, scaler):
             self._u = u
 
     def _project_gradients(self, u: Tensor) -> None:
-        moving = {id(parameter): parameter.grad for parameter in self._moving()}
+        moving = {id(parameter): parameter.grad for parameter in self.parameters()}
         rows, grads = [], []
         for parameter, piece in zip(self._order(), u.split(self._sizes()), strict=True):
             if (grad := moving.get(id(parameter))) is not None:
@@ -131,7 +135,7 @@ class Projected(Wrapper):
 
     def _order(self) -> list[Tensor]:
         if self.model is None:
-            return list(self.parameters())
+            return self.parameters()
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
     def _sizes(self) -> list[int]:
@@ -143,8 +147,11 @@ def _coordinates(grads: list[Tensor], u: list[Tensor]) -> Tensor:
     return sum((rows.T @ grad.reshape(-1).to(rows) for grad, rows in zip(grads, u, strict=True)), torch.zeros(()))
 
 
+@OPTIMIZERS.register("bulk_sgd", passes=1, wraps=True, reference=_REFERENCE)
 class BulkSGD(Projected):
-    """Leave the top eigenspace out: θ ← θ − η (g − U Uᵀ g), for plain SGD as base.
+    """Step on the gradient without its part in the top-k Hessian eigenspace, found anew every r steps.
+
+    .. math:: θ ← θ − η (g − U Uᵀ g), for plain SGD as base
 
     Args:
         base: Makes the step.
@@ -171,8 +178,11 @@ class BulkSGD(Projected):
             grad.sub_((rows @ c).view_as(grad))
 
 
+@OPTIMIZERS.register("dom_sgd", passes=1, wraps=True, reference=_REFERENCE)
 class DomSGD(Projected):
-    """Keep nothing but the top eigenspace: θ ← θ − η U Uᵀ g, for plain SGD as base.
+    """Step on nothing but the gradient's part in the top-k Hessian eigenspace, found anew every r steps.
+
+    .. math:: θ ← θ − η U Uᵀ g, for plain SGD as base
 
     Args:
         base: Makes the step.
@@ -188,15 +198,3 @@ class DomSGD(Projected):
         c = _coordinates(grads, u)
         for grad, rows in zip(grads, u, strict=True):
             grad.copy_((rows @ c).view_as(grad))
-
-
-@OPTIMIZERS.register("bulk_sgd", passes=1, wraps=True, reference=_REFERENCE)
-def bulk_sgd(base: Optimizer, model: nn.Module, *, k: int = 1, r: int = 10) -> Wrapper:
-    """Step on the gradient without its part in the top-k Hessian eigenspace, found anew every r steps."""
-    return BulkSGD(base, model, k=k, r=r)
-
-
-@OPTIMIZERS.register("dom_sgd", passes=1, wraps=True, reference=_REFERENCE)
-def dom_sgd(base: Optimizer, model: nn.Module, *, k: int = 1, r: int = 10) -> Wrapper:
-    """Step on nothing but the gradient's part in the top-k Hessian eigenspace, found anew every r steps."""
-    return DomSGD(base, model, k=k, r=r)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._cadence import Every
-from surefoot.optim._composed import RHO
-from surefoot.optim._facts import LOG_HALF
-from surefoot.optim._rules import Ascent, Outer
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.facts import LOG_HALF
+from surefoot.optim.rules import GAMMA, RHO, Ascent, Nonfinite, OuterLoss, Perturbation
+from surefoot.optim.sharpness_aware import EveryKth, SharpnessAware
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import LossTerms
 
 
-class Damped(Outer):
+class Damped(OuterLoss):
     """Damp the examples whose true class has more than half of the probability.
 
     Args:
@@ -33,27 +28,30 @@ class Damped(Outer):
     needs_per_example = True
     damps = True
 
-    def __init__(self, gamma: float = 1.0) -> None:
+    def __init__(self, gamma: float = GAMMA) -> None:
         if not gamma >= 0:
             raise InputError(f"Expected gamma ≥ 0, but got {gamma:g}. Try gamma=1.")
         super().__init__()
         self.gamma = gamma
 
-    def __call__(self, terms: LossTerms, surprise: Tensor | None) -> Tensor:
+    def __call__(self, terms: LossTerms, nll: Tensor | None) -> Tensor:
         """Return one loss per example."""
         if self.gamma == 0:
             return terms.per_example
-        if surprise is None:
+        if nll is None:
             raise InputError(
                 "Expected to know p_y of each example, but got losses that are not torch's cross-entropy as it is: "
                 "class weights, label smoothing, a sum over tokens, or another loss. Return LossTerms(losses, "
                 'log_py=-cross_entropy(logits, labels, reduction="none")), from surefoot.'
             )
-        return damp(terms.per_example, surprise, self.gamma)
+        return damp(terms.per_example, nll, self.gamma)
 
 
+@OPTIMIZERS.register("csam", passes=2, wraps=True, reference="Tan et al. 2025, Algorithm 1")
 class CSAM(SharpnessAware):
-    r"""Calibrated SAM: climbs like SAM on the plain loss, then descends on
+    r"""SAM that damps examples it is already sure of, by (1 + p_y)^-gamma, at the perturbed point.
+
+    Calibrated SAM: climbs like SAM on the plain loss, then descends on
 
     .. math:: \tilde ℓ = -\log p̃_y  \text{ if } p̃_y ≤ 1/2,  \text{ else } -(1 + p̃_y)^{-γ} \log p̃_y
 
@@ -68,11 +66,11 @@ class CSAM(SharpnessAware):
         ascent: Where to climb: a rule, or the name of the optimizer it belongs to, such as ``"asam"``.
         every: Climb at every k-th step only; the others minimise the damped loss where they are.
         m: Let parts of m examples climb each on their own (m-sharpness); see :class:`~surefoot.optim.Parts`.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Reference: Tan et al. 2025, "Towards Understanding the Calibration Benefits of Sharpness-Aware Minimization",
     Algorithm 1 and Equation 4.
-    """  # noqa: D415 - the sentence goes on after the formula
+    """
 
     def __init__(
         self,
@@ -80,22 +78,35 @@ class CSAM(SharpnessAware):
         model: nn.Module | None = None,
         *,
         rho: float = RHO,
-        gamma: float = 1.0,
+        gamma: float = GAMMA,
         ascent: Ascent | str = "sam",
         every: int = 1,
         m: int | None = None,
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
         outer = Damped(gamma)
-        super().__init__(base, model, rho=rho, ascent=ascent, outer=outer, cadence=Every(every), m=m, **common)
+        super().__init__(
+            base,
+            model,
+            rho=rho,
+            ascent=ascent,
+            outer=outer,
+            cadence=EveryKth(every),
+            m=m,
+            stable=stable,
+            nonfinite=nonfinite,
+            perturbation=perturbation,
+        )
 
 
-def damp(loss: Tensor, surprise: Tensor, gamma: float) -> Tensor:
+def damp(loss: Tensor, nll: Tensor, gamma: float) -> Tensor:
     """Multiply a loss by (1 + p_y)^−γ where p_y > 1/2.
 
     Args:
         loss: One loss per example.
-        surprise: −log p_y of each example: the very same tensor, if that is the loss.
+        nll: −log p_y of each example: the very same tensor, if that is the loss.
         gamma: Strength of the damping.
 
     Returns:
@@ -107,21 +118,5 @@ def damp(loss: Tensor, surprise: Tensor, gamma: float) -> Tensor:
         [0.916291, 0.693147, 0.123969, 0.00505]
     """
     # 1/(1 + p) is the sigmoid of −log p, and ℓ·sigmoid(ℓ) a function of its own: one node to differentiate, not six.
-    damped = F.silu(loss) if surprise is loss and gamma == 1 else surprise.sigmoid() ** gamma * loss
-    return torch.where(surprise < -LOG_HALF, damped, loss)
-
-
-@OPTIMIZERS.register("csam", passes=2, wraps=True, reference="Tan et al. 2025, Algorithm 1")
-def csam(
-    base: Optimizer,
-    model: nn.Module,
-    *,
-    rho: float = RHO,
-    gamma: float = 1.0,
-    ascent: str = "sam",
-    every: int = 1,
-    m: int | None = None,
-    stable: bool = False,
-) -> Wrapper:
-    """SAM that damps examples it is already sure of, by (1 + p_y)^-gamma, at the perturbed point."""
-    return CSAM(base, model, rho=rho, gamma=gamma, ascent=ascent, every=every, m=m, stable=stable)
+    damped = F.silu(loss) if nll is loss and gamma == 1 else nll.sigmoid() ** gamma * loss
+    return torch.where(nll < -LOG_HALF, damped, loss)

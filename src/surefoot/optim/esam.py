@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Unpack
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._closure import Closure, Parts, terms_of
-from surefoot.optim._composed import RHO
-from surefoot.optim._norms import TINY, total_norm
-from surefoot.optim._rules import Ascent, Slope, ascent_rule
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._surprise import with_counted
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim._closure import Closure, Parts, read_losses, terms_of
+from surefoot.optim._step import WHOSE_LOSS, Step
+from surefoot.optim.rules import RHO, TINY, Ascent, CleanGradient, Nonfinite, Perturbation, ascent_rule, total_norm
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import LossTerms
 from surefoot.seeding import generator, replaying
@@ -46,19 +43,22 @@ class SomeWeights(Ascent):
         self.beta = beta
         self.seed = seed
 
-    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+    def climb(self, clean: CleanGradient, places: list[Tensor]) -> float | None:
         """Climb with the tensors drawn for this step; the others stay."""
-        tosses = torch.rand(max(slope.indices) + 1, generator=generator(self.seed, f"esam/{slope.t}"))
-        keeps = [self.beta == 1 or tosses[index].item() < self.beta for index in slope.indices]
-        norm = total_norm([grad for grad, keep in zip(slope.grads, keeps, strict=True) if keep])
-        each = zip(slope.params, slope.grads, places, slope.rhos, keeps, strict=True)
+        tosses = torch.rand(max(clean.indices) + 1, generator=generator(self.seed, f"esam/{clean.t}"))
+        keeps = [self.beta == 1 or tosses[index].item() < self.beta for index in clean.indices]
+        norm = total_norm([grad for grad, keep in zip(clean.grads, keeps, strict=True) if keep])
+        each = zip(clean.params, clean.grads, places, clean.rhos, keeps, strict=True)
         for weight, grad, place, rho, keep in each:
             torch.add(weight, grad, alpha=rho / self.beta / (norm + TINY) if keep else 0.0, out=place)
         return None
 
 
+@OPTIMIZERS.register("esam", passes="1 + gamma", wraps=True, reference="Du et al. 2022, arXiv:2110.03141")
 class ESAM(SharpnessAware):
-    """Efficient SAM: stochastic weight perturbation and sharpness-sensitive data selection.
+    """SAM that climbs with some tensors and descends with the examples that grew most.
+
+    Efficient SAM: stochastic weight perturbation and sharpness-sensitive data selection.
 
     The climb uses a random subset of the tensors. At the perturbed weights, only the share γ of the examples
     whose loss has grown most is differentiated; an example with several losses, one per token, counts by their mean.
@@ -76,7 +76,7 @@ class ESAM(SharpnessAware):
         beta: β, the share of tensors that climb; 1 is all of them.
         gamma: γ, the share of examples that are kept; 1 is all of them.
         seed: Of the choice of tensors.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Raises:
         InputError: If gamma is not in (0, 1].
@@ -93,15 +93,23 @@ class ESAM(SharpnessAware):
         beta: float = 0.6,
         gamma: float = 0.5,
         seed: int = 0,
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
         if not 0 < gamma <= 1:
             raise InputError(f"Expected gamma in (0, 1], but got {gamma:g}. Try gamma=0.5.")
-        super().__init__(base, model, rho=rho, ascent=SomeWeights(beta, seed), **common)
+        super().__init__(
+            base,
+            model,
+            rho=rho,
+            ascent=SomeWeights(beta, seed),
+            stable=stable,
+            nonfinite=nonfinite,
+            perturbation=perturbation,
+        )
         self.gamma = gamma
         self.needs_per_example = True
-        self._clean: list[tuple[Tensor, Tensor | None]] = []  # losses, and which of them count
-        self._chosen = False
 
     def keep(self, grown: Tensor) -> Tensor:
         """Return the indices of the examples to keep, in their order.
@@ -117,19 +125,21 @@ class ESAM(SharpnessAware):
 
     def reduce(self, terms: LossTerms) -> Tensor:
         """Take the clean losses down in the clean pass, keep the examples that grew most in the other."""
-        terms, is_nll = with_counted(terms)
-        if not self._is_perturbed:
-            self._clean.append((terms.per_example.detach(), terms.counted))
-        elif not self._chosen:  # the n-th batch of this pass is the n-th batch of the clean one
-            grown = self._grown(terms.per_example.detach(), len(self._now.seen[1]))
-            terms = _only(terms, self._choose(grown, terms.counted), is_nll)
+        step = self._ongoing.step or self._begin()
+        terms, nll = read_losses(terms)
+        if not step.perturbed:  # note the losses, and which of them count
+            step.own.setdefault("clean", []).append((terms.per_example.detach(), terms.counted))
+        elif "chosen" not in step.own:  # the n-th batch of this pass is the n-th batch of the clean one
+            grown = self._grown(step, terms.per_example.detach(), len(step.perturbed_nll))
+            terms = _only(terms, self._choose(grown, terms.counted), nll)
         return super().reduce(terms)
 
-    def _grown(self, losses: Tensor, batch: int) -> Tensor:
+    def _grown(self, step: Step, losses: Tensor, batch: int) -> Tensor:
         """Return by how much the losses of a batch have grown since the clean pass."""
-        if batch >= len(self._clean):
-            raise InputError(f"{self._not_told} in the clean pass, too.")
-        clean = self._clean[batch][0]
+        noted = step.own.get("clean", [])
+        if batch >= len(noted):
+            raise InputError(f"{WHOSE_LOSS.format(type(self).__name__)} in the clean pass, too.")
+        clean: Tensor = noted[batch][0]
         if clean.shape != losses.shape:
             raise InputError(
                 f"Expected the same examples in both passes, but got losses of shape {tuple(losses.shape)} after "
@@ -147,22 +157,14 @@ class ESAM(SharpnessAware):
         means = (rows * counts).sum(1)[places] / counts.sum(1)[places]
         return places[self.keep(means)] if len(places) else torch.arange(len(rows), device=rows.device)
 
-    def _begin(self, *args: object) -> None:
-        super()._begin(*args)  # type: ignore[arg-type]  # handed on as they come
-        self._clean = []
-
-    def _second_pass(self, closure: Closure, scaler: GradScaler | None) -> Tensor:
-        if not isinstance(closure, Parts) or self.gamma == 1:
-            return super()._second_pass(closure, scaler)
-        with torch.no_grad(), replaying(self._now.before):  # what is drawn here is drawn again for those that are kept
-            grown = self._grown(_losses(closure), 0)
-        kept = self._choose(grown, self._clean[0][1])
-        self._chosen = True
-        try:
-            loss = self._differentiate(_part(closure, kept), scaler)
-        finally:
-            self._chosen = False
-        self._now.passes += len(kept) / len(grown)
+    def _differentiate(self, step: Step, closure: Closure, scaler: GradScaler | None = None) -> Tensor:
+        if not step.perturbed or not isinstance(closure, Parts) or self.gamma == 1:
+            return super()._differentiate(step, closure, scaler)
+        with torch.no_grad(), replaying(step.before):  # what is drawn here is drawn again for those that are kept
+            grown = self._grown(step, _losses(closure), 0)
+        step.own["chosen"] = kept = self._choose(grown, step.own["clean"][0][1])
+        loss = super()._differentiate(step, partial(closure, kept), scaler)
+        step.facts["passes"] += len(kept) / len(grown) - 1
         return loss
 
 
@@ -178,27 +180,9 @@ def _losses(closure: Parts) -> Tensor:
     return terms.per_example
 
 
-def _part(closure: Parts, kept: Tensor) -> Callable[[], Tensor | LossTerms]:
-    return lambda: closure(kept)
-
-
-def _only(terms: LossTerms, kept: Tensor, is_nll: bool) -> LossTerms:
+def _only(terms: LossTerms, kept: Tensor, nll: Tensor | None) -> LossTerms:
     """Keep some examples; what was known of the losses by where they come from is said, since that is lost."""
-    losses = terms.per_example[kept]
-    log_py = -losses if is_nll else None if terms.log_py is None else terms.log_py[kept]
-    return LossTerms(losses, terms.penalty, log_py, None if terms.counted is None else terms.counted[kept])
-
-
-@OPTIMIZERS.register("esam", passes="1 + gamma", wraps=True, reference="Du et al. 2022, arXiv:2110.03141")
-def esam(
-    base: Optimizer,
-    model: nn.Module,
-    *,
-    rho: float = RHO,
-    beta: float = 0.6,
-    gamma: float = 0.5,
-    seed: int = 0,
-    stable: bool = False,
-) -> Wrapper:
-    """SAM that climbs with some tensors and descends with the examples that grew most."""
-    return ESAM(base, model, rho=rho, beta=beta, gamma=gamma, seed=seed, stable=stable)
+    log_py = None if nll is None else -nll[kept]
+    return LossTerms(
+        terms.per_example[kept], terms.penalty, log_py, None if terms.counted is None else terms.counted[kept]
+    )

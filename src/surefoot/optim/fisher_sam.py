@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._norms import inner
-from surefoot.optim._rules import Along, Slope, ascent_rule
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import Along, CleanGradient, Nonfinite, Perturbation, ascent_rule, inner
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
@@ -34,17 +31,20 @@ class Fisher(Along):
         super().__init__()
         self.eta = eta
 
-    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+    def climb(self, clean: CleanGradient, places: list[Tensor]) -> float | None:
         """Write F⁻¹g, then climb along it."""
-        for grad, place in zip(slope.grads, places, strict=True):
+        for grad, place in zip(clean.grads, places, strict=True):
             torch.square(grad, out=place).mul_(self.eta).add_(1)
             torch.div(grad, place, out=place)
-        self.towards(places, places, slope, math.sqrt(inner(slope.grads, places)))
+        self.towards(places, places, clean, math.sqrt(inner(clean.grads, places)))
         return None  # the ellipsoid's radius is ρ, the length of ε is not
 
 
+@OPTIMIZERS.register("fisher_sam", passes=2, wraps=True, reference="Kim et al. 2022, arXiv:2206.04920")
 class FisherSAM(SharpnessAware):
-    """SAM on an ellipsoid.
+    """SAM that climbs less along coordinates with a large gradient, on a Fisher ellipsoid.
+
+    SAM on an ellipsoid.
 
     .. math:: ε = ρ F⁻¹g / √(gᵀF⁻¹g),  F = 1 + η g²
 
@@ -56,7 +56,7 @@ class FisherSAM(SharpnessAware):
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         rho: Radius of the ellipsoid; the paper calls it γ.
         eta: η.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Reference: Kim et al. 2022, "Fisher SAM", arXiv:2206.04920.
     """
@@ -68,14 +68,10 @@ class FisherSAM(SharpnessAware):
         *,
         rho: float = 0.1,
         eta: float = 1.0,
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=Fisher(eta), **common)
-
-
-@OPTIMIZERS.register("fisher_sam", passes=2, wraps=True, reference="Kim et al. 2022, arXiv:2206.04920")
-def fisher_sam(
-    base: Optimizer, model: nn.Module, *, rho: float = 0.1, eta: float = 1.0, stable: bool = False
-) -> Wrapper:
-    """SAM that climbs less along coordinates with a large gradient, on a Fisher ellipsoid."""
-    return FisherSAM(base, model, rho=rho, eta=eta, stable=stable)
+        super().__init__(
+            base, model, rho=rho, ascent=Fisher(eta), stable=stable, nonfinite=nonfinite, perturbation=perturbation
+        )

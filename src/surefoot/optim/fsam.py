@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._norms import total_norm
-from surefoot.optim._rules import Along, Slope, ascent_rule
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import RHO, Along, CleanGradient, Nonfinite, Perturbation, ascent_rule, total_norm
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
@@ -38,22 +34,25 @@ class Friendly(Along):
         self.lam = lam
         self.m: list[Tensor | None] = []
 
-    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+    def climb(self, clean: CleanGradient, places: list[Tensor]) -> float | None:
         """Average, take the average away, climb along what is left."""
-        olds = self.recall("m", slope.indices, slope.grads)
-        news = self.room("m", slope.indices, slope.grads)
-        for old, grad, new, place in zip(olds, slope.grads, news, places, strict=True):
+        olds = self.recall("m", clean.indices, clean.grads)
+        news = self.room("m", clean.indices, clean.grads)
+        for old, grad, new, place in zip(olds, clean.grads, news, places, strict=True):
             if old is None:  # nothing to take away yet: this step is SAM's
                 new.copy_(grad)
                 place.copy_(grad)
             else:
                 torch.lerp(old, grad, 1 - self.lam, out=new)
                 torch.add(grad, new, alpha=-self.sigma, out=place)
-        return self.towards(places, places, slope, total_norm(places))
+        return self.towards(places, places, clean, total_norm(places))
 
 
+@OPTIMIZERS.register("fsam", passes=2, wraps=True, reference="Li et al. 2024, arXiv:2403.12350")
 class FSAM(SharpnessAware):
-    """Friendly SAM.
+    """Friendly SAM: climbs along what is special to the batch, the gradient minus its running average.
+
+    Friendly SAM.
 
     .. math:: m ← λ m + (1 − λ) g,  d = g − σ m,  ε = ρ d/‖d‖
 
@@ -66,7 +65,7 @@ class FSAM(SharpnessAware):
         rho: Radius ρ of the climb.
         sigma: σ, how much of the average is taken away; 0 is SAM.
         lam: λ, the weight of the old average.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Reference: Li et al. 2024, "Friendly Sharpness-Aware Minimization", arXiv:2403.12350.
     """
@@ -76,23 +75,19 @@ class FSAM(SharpnessAware):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        rho: float = 0.2,
+        rho: float = RHO,
         sigma: float = 1.0,
         lam: float = 0.6,
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=Friendly(sigma, lam), **common)
-
-
-@OPTIMIZERS.register("fsam", passes=2, wraps=True, reference="Li et al. 2024, arXiv:2403.12350")
-def fsam(
-    base: Optimizer,
-    model: nn.Module,
-    *,
-    rho: float = 0.2,
-    sigma: float = 1.0,
-    lam: float = 0.6,
-    stable: bool = False,
-) -> Wrapper:
-    """Friendly SAM: climbs along what is special to the batch, the gradient minus its running average."""
-    return FSAM(base, model, rho=rho, sigma=sigma, lam=lam, stable=stable)
+        super().__init__(
+            base,
+            model,
+            rho=rho,
+            ascent=Friendly(sigma, lam),
+            stable=stable,
+            nonfinite=nonfinite,
+            perturbation=perturbation,
+        )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from surefoot.optim._rules import Ascent, Descent, Pair
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import Ascent, Descent, GradientPair, Nonfinite, Perturbation
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
@@ -23,14 +19,17 @@ class Mix(Descent):
         super().__init__()
         self.alpha = alpha
 
-    def combine(self, pair: Pair) -> None:
+    def combine(self, pair: GradientPair) -> None:
         """Mix both gradients."""
-        torch._foreach_mul_(pair.perturbed, self.alpha)
-        torch._foreach_add_(pair.perturbed, pair.clean, alpha=1 - self.alpha)
+        for perturbed, clean in zip(pair.perturbed, pair.clean, strict=True):
+            perturbed.mul_(self.alpha).add_(clean, alpha=1 - self.alpha)
 
 
+@OPTIMIZERS.register("gnp", passes=2, wraps=True, reference="Zhao et al. 2022, arXiv:2202.03599")
 class GNP(SharpnessAware):
-    """Gradient-norm penalty: L(θ) + λ‖∇L(θ)‖, with the penalty's gradient as a finite difference.
+    """Penalise the norm of the gradient: a mixture of the clean and the perturbed gradient.
+
+    Gradient-norm penalty: L(θ) + λ‖∇L(θ)‖, with the penalty's gradient as a finite difference.
 
     .. math:: θ ← θ − η ((1 − α) g + α g̃),  g̃ = ∇L(θ + ρ g/‖g‖),  α = λ/ρ
 
@@ -40,7 +39,7 @@ class GNP(SharpnessAware):
         rho: Length ρ of the finite difference; the paper calls it r.
         alpha: α; 1 is SAM.
         ascent: Where to climb.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Reference: Zhao et al. 2022, arXiv:2202.03599.
     """
@@ -53,20 +52,17 @@ class GNP(SharpnessAware):
         rho: float = 0.1,
         alpha: float = 0.8,
         ascent: Ascent | str = "sam",
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=ascent, descent=Mix(alpha), **common)
-
-
-@OPTIMIZERS.register("gnp", passes=2, wraps=True, reference="Zhao et al. 2022, arXiv:2202.03599")
-def gnp(
-    base: Optimizer,
-    model: nn.Module,
-    *,
-    rho: float = 0.1,
-    alpha: float = 0.8,
-    ascent: str = "sam",
-    stable: bool = False,
-) -> Wrapper:
-    """Penalise the norm of the gradient: a mixture of the clean and the perturbed gradient."""
-    return GNP(base, model, rho=rho, alpha=alpha, ascent=ascent, stable=stable)
+        super().__init__(
+            base,
+            model,
+            rho=rho,
+            ascent=ascent,
+            descent=Mix(alpha),
+            stable=stable,
+            nonfinite=nonfinite,
+            perturbation=perturbation,
+        )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from surefoot.optim._cadence import Every
-from surefoot.optim._composed import RHO
-from surefoot.optim._norms import TINY, inner, total_norm
-from surefoot.optim._rules import Ascent, Descent, Pair, Slope
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import (
+    RHO,
+    TINY,
+    Ascent,
+    CleanGradient,
+    Descent,
+    GradientPair,
+    Nonfinite,
+    Perturbation,
+    inner,
+    total_norm,
+)
+from surefoot.optim.sharpness_aware import EveryKth, SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
@@ -33,7 +38,7 @@ class Remembered(Descent):
         self.g_v: list[Tensor | None] = []
         self.norm_v = 0.0
 
-    def combine(self, pair: Pair) -> None:
+    def combine(self, pair: GradientPair) -> None:
         """Remember g_v = g̃ − (g̃·g) g/‖g‖²; the gradient stays g̃."""
         c = inner(pair.perturbed, pair.clean) / (pair.clean_norm**2 + TINY)
         news = self.room("g_v", pair.indices, pair.perturbed)
@@ -43,18 +48,21 @@ class Remembered(Descent):
         rounding = 10 * torch.finfo(news[0].dtype).eps * pair.clean_norm
         self.pending["norm_v"] = norm if norm > rounding else 0.0  # else scaling it up would step on noise
 
-    def coast(self, slope: Slope) -> None:
+    def without_climb(self, clean: CleanGradient) -> None:
         """Add the remembered part at the scale of the gradient at hand."""
         if self.norm_v == 0:
             return
-        scale = self.alpha * slope.norm / self.norm_v
-        for grad, g_v in zip(slope.grads, self.recall("g_v", slope.indices, slope.grads), strict=True):
+        scale = self.alpha * clean.norm / self.norm_v
+        for grad, g_v in zip(clean.grads, self.recall("g_v", clean.indices, clean.grads), strict=True):
             if g_v is not None:
                 grad.add_(g_v, alpha=scale)
 
 
+@OPTIMIZERS.register("looksam", passes="1 + 1/k", wraps=True, reference="Liu et al. 2022, arXiv:2203.02714")
 class LookSAM(SharpnessAware):
-    """SAM at every k-th step; in between, its last contribution is reused.
+    """SAM at every k-th step only, reusing in between what the last climb changed.
+
+    SAM at every k-th step; in between, its last contribution is reused.
 
     .. math:: g_v = g̃ − (g̃·g) g/‖g‖²
 
@@ -70,7 +78,7 @@ class LookSAM(SharpnessAware):
         k: Climb at every k-th step; 1 is SAM.
         alpha: α.
         ascent: Where to climb.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Reference: Liu et al. 2022, arXiv:2203.02714.
     """
@@ -84,21 +92,18 @@ class LookSAM(SharpnessAware):
         k: int = 5,
         alpha: float = 0.7,
         ascent: Ascent | str = "sam",
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=ascent, descent=Remembered(alpha), cadence=Every(k), **common)
-
-
-@OPTIMIZERS.register("looksam", passes="1 + 1/k", wraps=True, reference="Liu et al. 2022, arXiv:2203.02714")
-def looksam(
-    base: Optimizer,
-    model: nn.Module,
-    *,
-    rho: float = RHO,
-    k: int = 5,
-    alpha: float = 0.7,
-    ascent: str = "sam",
-    stable: bool = False,
-) -> Wrapper:
-    """SAM at every k-th step only, reusing in between what the last climb changed."""
-    return LookSAM(base, model, rho=rho, k=k, alpha=alpha, ascent=ascent, stable=stable)
+        super().__init__(
+            base,
+            model,
+            rho=rho,
+            ascent=ascent,
+            descent=Remembered(alpha),
+            cadence=EveryKth(k),
+            stable=stable,
+            nonfinite=nonfinite,
+            perturbation=perturbation,
+        )

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._composed import RHO
-from surefoot.optim._rules import Ascent, Cadence
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import RHO, Ascent, Cadence, Nonfinite, Perturbation
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 from surefoot.seeding import generator
 
@@ -54,8 +50,11 @@ class Coin(Cadence):
         return toss.item() < self.probability(t)
 
 
+@OPTIMIZERS.register("rst", passes="1 + p", wraps=True, reference="Zhao et al. 2022, arXiv:2203.09962")
 class RST(SharpnessAware):
-    """Randomised sharpness-aware training: SAM with probability p(t), otherwise the base alone.
+    """SAM with probability p at each step, otherwise the base alone.
+
+    Randomised sharpness-aware training: SAM with probability p(t), otherwise the base alone.
 
     The expected cost is 1 + p passes per step. ``facts.climbed`` says what was tossed.
 
@@ -68,7 +67,7 @@ class RST(SharpnessAware):
         n_steps: Steps from p to p_end.
         seed: Of the tosses.
         ascent: Where to climb.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Reference: Zhao et al. 2022, "Randomized Sharpness-Aware Training for Boosting Computational Efficiency".
     """
@@ -84,23 +83,17 @@ class RST(SharpnessAware):
         n_steps: int | None = None,
         seed: int = 0,
         ascent: Ascent | str = "sam",
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=ascent, cadence=Coin(p, p_end, n_steps, seed), **common)
-
-
-@OPTIMIZERS.register("rst", passes="1 + p", wraps=True, reference="Zhao et al. 2022, arXiv:2203.09962")
-def rst(
-    base: Optimizer,
-    model: nn.Module,
-    *,
-    rho: float = RHO,
-    p: float = 0.5,
-    p_end: float | None = None,
-    n_steps: int | None = None,
-    seed: int = 0,
-    ascent: str = "sam",
-    stable: bool = False,
-) -> Wrapper:
-    """SAM with probability p at each step, otherwise the base alone."""
-    return RST(base, model, rho=rho, p=p, p_end=p_end, n_steps=n_steps, seed=seed, ascent=ascent, stable=stable)
+        super().__init__(
+            base,
+            model,
+            rho=rho,
+            ascent=ascent,
+            cadence=Coin(p, p_end, n_steps, seed),
+            stable=stable,
+            nonfinite=nonfinite,
+            perturbation=perturbation,
+        )

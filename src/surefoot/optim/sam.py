@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 from torch import nn
 from torch.optim import Optimizer
 
-from surefoot.optim._cadence import Every
-from surefoot.optim._composed import RHO
-from surefoot.optim._norms import TINY
-from surefoot.optim._rules import Scaled, Slope, ascent_rule
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import RHO, Nonfinite, Perturbation
+from surefoot.optim.sharpness_aware import EveryKth, SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
-@ascent_rule("sam")
-class Steepest(Scaled):
-    """ε = ρ·g/‖g‖."""
-
-    def scales(self, slope: Slope) -> list[float]:
-        """Return ρ/‖g‖, with one norm over all groups."""
-        return [rho / (slope.norm + TINY) for rho in slope.rhos]
-
-
+@OPTIMIZERS.register("sam", passes=2, wraps=True, reference="Foret et al. 2021, arXiv:2010.01412")
 class SAM(SharpnessAware):
-    """Sharpness-aware minimisation.
+    """Step with the gradient taken at the nearby worst point, a distance rho away.
 
     .. math:: θ ← θ − η ∇L(θ + ε),  ε = ρ ∇L(θ) / ‖∇L(θ)‖
 
@@ -37,7 +23,7 @@ class SAM(SharpnessAware):
         every: Climb at every k-th step only; the others are the base's own.
         m: Let parts of m examples climb each on their own (m-sharpness); see
             :class:`~surefoot.optim.Parts` for the closure.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Example:
         >>> import torch
@@ -59,20 +45,18 @@ class SAM(SharpnessAware):
         rho: float = RHO,
         every: int = 1,
         m: int | None = None,
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=Steepest(), cadence=Every(every), m=m, **common)
-
-
-@OPTIMIZERS.register("sam", passes=2, wraps=True, reference="Foret et al. 2021, arXiv:2010.01412")
-def sam(
-    base: Optimizer,
-    model: nn.Module,
-    *,
-    rho: float = RHO,
-    every: int = 1,
-    m: int | None = None,
-    stable: bool = False,
-) -> Wrapper:
-    """Step with the gradient taken at the nearby worst point, a distance rho away."""
-    return SAM(base, model, rho=rho, every=every, m=m, stable=stable)
+        super().__init__(
+            base,
+            model,
+            rho=rho,
+            ascent="sam",
+            cadence=EveryKth(every),
+            m=m,
+            stable=stable,
+            nonfinite=nonfinite,
+            perturbation=perturbation,
+        )

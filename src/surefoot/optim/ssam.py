@@ -5,16 +5,16 @@ from __future__ import annotations
 from torch import nn
 from torch.optim import Optimizer
 
-from surefoot.optim._composed import RHO
-from surefoot.optim._distributed import Perturbation
-from surefoot.optim._rules import Ascent
-from surefoot.optim._sharpness import SharpnessAware
-from surefoot.optim._wrapper import Nonfinite, Wrapper
+from surefoot.optim.rules import RHO, Ascent, Nonfinite, Perturbation
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
+@OPTIMIZERS.register("ssam", passes=2, wraps=True, reference="Tan et al. 2024, arXiv:2401.07250")
 class SSAM(SharpnessAware):
-    """Stable SAM.
+    """SAM with its gradient rescaled to the norm of the clean one, which keeps large steps stable.
+
+    Stable SAM.
 
     .. math:: θ ← θ − η (‖g‖/‖g̃‖) g̃,  g̃ = ∇L(θ + ρ g/‖g‖)
 
@@ -55,9 +55,3 @@ class SSAM(SharpnessAware):
         super().__init__(
             base, model, rho=rho, ascent=ascent, stable=True, nonfinite=nonfinite, perturbation=perturbation
         )
-
-
-@OPTIMIZERS.register("ssam", passes=2, wraps=True, reference="Tan et al. 2024, arXiv:2401.07250")
-def ssam(base: Optimizer, model: nn.Module, *, rho: float = RHO, ascent: str = "sam") -> Wrapper:
-    """SAM with its gradient rescaled to the norm of the clean one, which keeps large steps stable."""
-    return SSAM(base, model, rho=rho, ascent=ascent)

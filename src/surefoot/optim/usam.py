@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from surefoot.optim._rules import Scaled, Slope, ascent_rule
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import Ascent, CleanGradient, Nonfinite, Perturbation, ascent_rule
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
 @ascent_rule("usam")
-class Unnormalised(Scaled):
+class Unnormalised(Ascent):
     """ε = ρ·g."""
 
-    def scales(self, slope: Slope) -> list[float]:
-        """Return ρ."""
-        return slope.rhos
+    def climb(self, clean: CleanGradient, places: list[Tensor]) -> float | None:
+        """Write w + ε."""
+        for weight, grad, place, rho in zip(clean.params, clean.grads, places, clean.rhos, strict=True):
+            torch.add(weight, grad, alpha=rho, out=place)
+        return clean.rhos[0] * clean.norm if len(set(clean.rhos)) == 1 else None
 
 
+@OPTIMIZERS.register("usam", passes=2, wraps=True, reference="Andriushchenko & Flammarion 2022, arXiv:2206.06232")
 class USAM(SharpnessAware):
-    """Unnormalised SAM.
+    """SAM whose climb is rho times the gradient, shorter where the gradient is small.
+
+    Unnormalised SAM.
 
     .. math:: θ ← θ − η ∇L(θ + ρ ∇L(θ))
 
@@ -31,7 +34,7 @@ class USAM(SharpnessAware):
         base: Makes the step.
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         rho: Factor ρ. It is SAM's radius divided by the norm of the gradient.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Example:
         >>> import torch
@@ -46,12 +49,15 @@ class USAM(SharpnessAware):
     """
 
     def __init__(
-        self, base: Optimizer, model: nn.Module | None = None, *, rho: float = 0.05, **common: Unpack[Common]
+        self,
+        base: Optimizer,
+        model: nn.Module | None = None,
+        *,
+        rho: float = 0.05,
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=Unnormalised(), **common)
-
-
-@OPTIMIZERS.register("usam", passes=2, wraps=True, reference="Andriushchenko & Flammarion 2022, arXiv:2206.06232")
-def usam(base: Optimizer, model: nn.Module, *, rho: float = 0.05, stable: bool = False) -> Wrapper:
-    """SAM whose climb is rho times the gradient, shorter where the gradient is small."""
-    return USAM(base, model, rho=rho, stable=stable)
+        super().__init__(
+            base, model, rho=rho, ascent=Unnormalised(), stable=stable, nonfinite=nonfinite, perturbation=perturbation
+        )

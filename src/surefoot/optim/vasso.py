@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._composed import RHO
-from surefoot.optim._norms import total_norm
-from surefoot.optim._rules import Along, Slope, ascent_rule
-from surefoot.optim._sharpness import Common, SharpnessAware
-from surefoot.optim._wrapper import Wrapper
+from surefoot.optim.rules import RHO, Along, CleanGradient, Nonfinite, Perturbation, ascent_rule, total_norm
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.registry import OPTIMIZERS
 
 
@@ -37,17 +32,20 @@ class Averaged(Along):
         self.theta = theta
         self.d: list[Tensor | None] = []
 
-    def climb(self, slope: Slope, places: list[Tensor]) -> float | None:
+    def climb(self, clean: CleanGradient, places: list[Tensor]) -> float | None:
         """Average, then climb along the average."""
-        olds = self.recall("d", slope.indices, slope.grads)
-        news = self.room("d", slope.indices, slope.grads)
-        for old, grad, new in zip(olds, slope.grads, news, strict=True):
+        olds = self.recall("d", clean.indices, clean.grads)
+        news = self.room("d", clean.indices, clean.grads)
+        for old, grad, new in zip(olds, clean.grads, news, strict=True):
             torch.lerp(grad if old is None else old, grad, self.theta, out=new)
-        return self.towards(places, news, slope, total_norm(news))
+        return self.towards(places, news, clean, total_norm(news))
 
 
+@OPTIMIZERS.register("vasso", passes=2, wraps=True, reference="Li & Giannakis 2023, arXiv:2309.15639")
 class VASSO(SharpnessAware):
-    """Variance-suppressed sharpness-aware optimization.
+    """SAM that climbs along an average of gradients, so that one batch's noise matters less.
+
+    Variance-suppressed sharpness-aware optimization.
 
     .. math:: d ← (1 − θ) d + θ g,  ε = ρ d/‖d‖
 
@@ -56,7 +54,7 @@ class VASSO(SharpnessAware):
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         rho: Radius ρ of the climb.
         theta: θ, the weight of the *new* gradient; 1 is SAM.
-        **common: ``stable``, ``nonfinite``, ``perturbation``: see :class:`SharpnessAware`.
+        stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
     Reference: Li & Giannakis 2023, arXiv:2309.15639.
     """
@@ -68,12 +66,10 @@ class VASSO(SharpnessAware):
         *,
         rho: float = RHO,
         theta: float = 0.9,
-        **common: Unpack[Common],
+        stable: bool = False,
+        nonfinite: Nonfinite = "raise",
+        perturbation: Perturbation | None = None,
     ) -> None:
-        super().__init__(base, model, rho=rho, ascent=Averaged(theta), **common)
-
-
-@OPTIMIZERS.register("vasso", passes=2, wraps=True, reference="Li & Giannakis 2023, arXiv:2309.15639")
-def vasso(base: Optimizer, model: nn.Module, *, rho: float = RHO, theta: float = 0.9, stable: bool = False) -> Wrapper:
-    """SAM that climbs along an average of gradients, so that one batch's noise matters less."""
-    return VASSO(base, model, rho=rho, theta=theta, stable=stable)
+        super().__init__(
+            base, model, rho=rho, ascent=Averaged(theta), stable=stable, nonfinite=nonfinite, perturbation=perturbation
+        )

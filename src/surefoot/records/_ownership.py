@@ -17,7 +17,7 @@ from surefoot.schema import SPLITS
 
 SPEC = "spec.json"
 FILES = (
-    *("done.json", "environment.json", "steps.jsonl", "timing.jsonl", "splits.npz"),
+    *("done.json", "environment.json", "steps.jsonl", "timing.jsonl", "splits.npz", "run.toml"),
     *("measures.jsonl", "tracked.jsonl", "shift.jsonl"),
 )
 PREDICTIONS = tuple(f"{split}.npz" for split in SPLITS)

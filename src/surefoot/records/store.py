@@ -3,6 +3,7 @@
 ::
 
     spec.json            the RunSpec, its id, and what the data are
+    run.toml             the same as settings for ``surefoot train --config``
     environment.json     versions and hardware
     steps.jsonl          one line per step and per tracked moment
     timing.jsonl         seconds spent; kept apart, so that everything else is the same bits every time
@@ -32,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.config import RUN, run_words, to_toml
 from surefoot.errors import BusyError, InputError
 from surefoot.records._atomic import write_bytes, write_json
 from surefoot.records._ownership import check_ours, read_header, remove_run
@@ -78,9 +80,11 @@ class RunFolder:
             tracking: What is measured on the way; it is not part of the spec, for it changes nothing.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        tracked = dataclasses.asdict(tracking or Tracking())
-        header = {"id": run_id, "spec": spec.to_json(), "data": data, "tracking": tracked}
+        tracking = tracking or Tracking()
+        header = {"id": run_id, "spec": spec.to_json(), "data": data, "tracking": dataclasses.asdict(tracking)}
         write_json(self.path / "spec.json", header)
+        words = run_words(spec, tracking, int(environment.get("threads", 1)))
+        write_bytes(self.path / RUN, to_toml(words).encode())
         write_json(self.path / "environment.json", environment)
 
     def check_ours(self) -> None:
@@ -99,7 +103,7 @@ class RunFolder:
         """List the files that make the run, so that nothing else is written in their place."""
         for name in ("predictions", "checkpoint"):
             yield from (path for path in (self.path / name).rglob("*") if path.is_file())
-        for pattern in ("*.json", "*.jsonl", "*.npz", ".lock"):
+        for pattern in ("*.json", "*.jsonl", "*.npz", RUN, ".lock"):
             yield from self.path.glob(pattern)
 
     @property
@@ -197,6 +201,10 @@ class RunFolder:
         with np.load(path, allow_pickle=False) as arrays:
             names = tuple(arrays["class_names"].tolist()) if "class_names" in arrays else ()
             return Predictions(arrays["logits"], arrays["labels"], split, class_names=names)
+
+    def has_predictions(self, split: SplitName) -> bool:
+        """Return whether the predictions of a split are there."""
+        return (self.path / "predictions" / f"{split}.npz").exists()
 
     def write_rows(self, rows: Mapping[SplitName, Rows]) -> None:
         """Store which rows of the published data make each split."""

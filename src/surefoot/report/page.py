@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,25 +14,28 @@ from surefoot.report.document import write_document
 from surefoot.report.dynamics import dynamics
 from surefoot.report.facts import facts, options, places
 from surefoot.report.figures import QUANTITIES, Figure, Quantity, curve_figure, reliability_figure
+from surefoot.report.grid import Grid
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.numbers import join, show_percent
 from surefoot.report.shift import summarise_shift
 from surefoot.report.shift_figures import shift_figures
 from surefoot.report.shift_page import shift_context
-from surefoot.report.summary import COLUMNS, Row, Summary
+from surefoot.report.summary import MethodRow, Summary
 
 
 @dataclass(frozen=True)
 class Method:
     """All that the page shows of one method."""
 
-    row: Row
+    row: MethodRow
     mark: Mark
     bins: dict[str | None, Bins]
     curves: dict[str, Curve]
 
 
-def write_page(summary: Summary, path: Path, *, title: str | None = None, command: str | None = None) -> Path:
+def write_page(
+    summary: Summary, path: Path, *, title: str | None = None, command: str | None = None, grids: Sequence[Grid] = ()
+) -> Path:
     """Write the report.
 
     Args:
@@ -40,6 +43,7 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         path: The file to write; its folder is made if need be.
         title: Heading of the page; else it names methods and data.
         command: What was typed to make the runs, shown so that others can do the same.
+        grids: Sweeps from which a setting was taken.
 
     Returns:
         ``path``.
@@ -57,7 +61,8 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         command=command,
         verdict=verdict(summary),
         facts=facts(summary),
-        columns=[column for column in COLUMNS if any(column.key in row.values for row in summary.rows)],
+        columns=summary.columns(),
+        behind_calibrators=any("@" in key for key in summary.shown),
         methods=methods,
         options=[options(row) for row in summary.rows],
         places=[places(row, path) for row in summary.rows],
@@ -65,10 +70,11 @@ def write_page(summary: Summary, path: Path, *, title: str | None = None, comman
         views=_views(methods),
         curves=_curves(methods),
         dynamics=watched,
+        grids=grids,
     )
 
 
-def _method(index: int, row: Row) -> Method:
+def _method(index: int, row: MethodRow) -> Method:
     return Method(row, mark_of(index), read_bins(row.runs), read_curves(row.runs))
 
 

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError, SurefootError
-from surefoot.method import parse_method, read_augment
 from surefoot.records import RunFolder
-from surefoot.registry import DATA, MODELS
 from surefoot.schema import UNTRACKED, RunSpec, Tracking
+from surefoot.settings import Settings
 from surefoot.studies.engine import Job, Listener, run_all
-
-DEFAULT_METHODS = ("sgd", "sam", "csam")
 
 
 @dataclass(frozen=True)
@@ -25,35 +22,18 @@ class Comparison:
     failed: Mapping[Path, SurefootError]
 
 
-def make_spec(
-    method: str,
-    *,
-    data: str = "fashion",
-    model: str = "mlp",
-    augment: str = "none",
-    lr: float | None = None,
-    momentum: float | None = None,
-    weight_decay: float | None = None,
-    **settings: Any,
-) -> RunSpec:
+def make_spec(method: str, *, seed: int = 0, **settings: Any) -> RunSpec:
     """Make a complete spec out of the words that people type.
 
     Args:
         method: For example ``"csam:gamma=2"``.
-        data: For example ``"npz:photos.npz"``.
-        model: For example ``"mlp:width=100"``.
-        augment: For example ``"crop + flip"``.
-        lr: Learning rate of every optimizer that does not set its own.
-        momentum: Likewise, for those that take it.
-        weight_decay: Likewise.
-        **settings: Any other field of :class:`~surefoot.schema.RunSpec`.
+        seed: The run's seed.
+        **settings: Any field of :class:`~surefoot.settings.Settings`.
 
     Returns:
         The spec.
     """
-    base_options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
-    parts = parse_method(method, base_options), DATA.parse(data), MODELS.parse(model)
-    return RunSpec(*parts, augment=read_augment(augment), **settings)
+    return Settings(**settings).spec(method, seed=seed)
 
 
 def plan(

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from surefoot.errors import DivergedError, InputError, RunError, SurefootError
 from surefoot.records import RunFolder
-from surefoot.schema import RunSpec, Tracking
+from surefoot.schema import CHECKPOINT_EVERY, RunSpec, Tracking
 from surefoot.studies._shifted import Shift
 
 EngineName = Literal["local", "ray"]
@@ -41,7 +41,7 @@ class Job:
     path: Path
     fresh: bool = False
     tracking: Tracking = field(default_factory=Tracking)
-    checkpoint_every: float = 5.0
+    checkpoint_every: float = CHECKPOINT_EVERY
     keep_every: int = 0
     store: str | None = None
     shifts: tuple[Shift, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,48 +10,56 @@ from torch import Tensor
 from surefoot.curvature.objective import LossFunction, cross_entropy, mse
 from surefoot.errors import OptionError
 from surefoot.losses.mse import MSE
-from surefoot.schema import Moment, Split, SplitName
+from surefoot.moment import Horizon, Moment
+from surefoot.schema import Split, SplitName
 from surefoot.seeding import generator
 from surefoot.training.predict import predict
-from surefoot.training.tracker import Every, Horizon
 
 WATCHED: tuple[SplitName, ...] = ("train", "test")
 
 
 class Scheduled:
-    """A tracker with a name and a schedule; abstract.
+    """Measures every so many steps, from the untrained network on, and at the very end; abstract.
+
+    A tracker only has to define ``measure``. One that remembers something between two moments also has
+    ``state_dict`` and ``load_state_dict``.
 
     Args:
-        name: What ``surefoot list`` calls it.
-        due: Says whether to measure after so many steps.
-        price: About how many examples' gradients one measurement costs: what a budget goes by until it knows better.
-        group: Trackers of one group share their work and, under a budget, measure together; by default its own name.
+        horizon: How long the run is.
+        every: Steps between two measurements; None for as many as an epoch has.
+
+    Raises:
+        OptionError: If that never comes round.
+
+    Example:
+        >>> tracker = Scheduled(Horizon(25, 5), every=10)
+        >>> [step for step in range(26) if tracker.due(step)]
+        [0, 10, 20, 25]
     """
 
-    def __init__(self, name: str, due: Callable[[int], bool], price: float = 0.0, group: str | None = None) -> None:
-        self.name = name
-        self.due = due
-        self.price = price
-        self.group = name if group is None else group
+    def __init__(self, horizon: Horizon, *, every: int | None = None) -> None:
+        self._every = horizon.steps_per_epoch if every is None else every
+        self._end = horizon.n_steps
+        if self._every < 1:
+            raise OptionError(f"Expected every ≥ 1 step, but got {every}. Write every=10, say.")
+
+    def due(self, step: int) -> bool:
+        """Return whether to measure after ``step`` steps; 0 is before the first."""
+        return step % self._every == 0 or step == self._end
 
 
 class OnLogits(Scheduled):
-    """A tracker that needs logits of train and test alone; abstract.
+    """A tracker that needs logits of each split's first examples alone; abstract.
 
     Args:
-        name: What ``surefoot list`` calls it.
-        due: Says whether to measure after so many steps.
+        horizon: How long the run is.
+        every: Steps between two measurements; None for as many as an epoch has.
         examples: How many of each split, at most.
     """
 
-    def __init__(self, name: str, due: Callable[[int], bool], examples: int) -> None:
-        super().__init__(name, due, price=examples, group=f"logits/{examples}")  # two splits, forward only
+    def __init__(self, horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> None:
+        super().__init__(horizon, every=every)
         self.examples = check_examples(examples)
-
-
-def schedule(horizon: Horizon, every: int | None) -> Every:
-    """Measure every so many steps and at the end; None for as many as an epoch has."""
-    return Every(horizon.steps_per_epoch if every is None else every, end=horizon.n_steps)
 
 
 def check_examples(examples: int) -> int:
@@ -111,11 +118,11 @@ class Probe:
         return self._found
 
 
-def curved_loss(moment: Moment) -> LossFunction:
+def curvature_loss(moment: Moment) -> LossFunction:
     """Say whose curvature to measure: that of squared error where it is trained, else of cross-entropy."""
     return mse if isinstance(moment.loss, MSE) and moment.loss.over == "mean" else cross_entropy
 
 
-def group_of(moment: Moment) -> dict[str, Any]:
+def optimizer_options(moment: Moment) -> dict[str, Any]:
     """Return the options of the first parameter group; empty where no optimizer is known."""
     return moment.optimizer.param_groups[0] if moment.optimizer is not None else {}

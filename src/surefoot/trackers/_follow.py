@@ -8,15 +8,16 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from surefoot.curvature import Measurement, Sharpness
 from surefoot.curvature.gauss_newton import Form, is_forward_exact
-from surefoot.curvature.sharpness import Kind, Measurement, Sharpness
-from surefoot.schema import Moment
-from surefoot.trackers._base import Probe, curved_loss
+from surefoot.curvature.sharpness import Kind
+from surefoot.moment import Moment
+from surefoot.trackers._base import Probe, Scheduled, curvature_loss
 
 HELD_OUT = 4  # one held-out example for so many of the probe: a quotient along one vector needs fewer
 
 
-class Followed:
+class FollowedEigenvalue:
     """Sharpness of a probe, warm-started from the last measurement and, in a resumed run, from the saved one.
 
     Args:
@@ -48,7 +49,7 @@ class Followed:
             self._solver = Sharpness(
                 self._kind,
                 tol=self._tol,
-                loss=curved_loss(moment),
+                loss=curvature_loss(moment),
                 form=settled_form(moment.model, x, y),
                 precondition=precondition,
             )
@@ -60,11 +61,30 @@ class Followed:
         """Return what the next search starts from."""
         if self._solver is not None:
             return self._solver.state_dict()
-        return self._restored or {"vector": None, "logit_vector": None, "narrow": None}
+        return self._restored or {"vector": None, "logit_vector": None}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Remember what the next search starts from."""
         self._restored = None if all(part is None for part in state.values()) else dict(state)
+
+
+class Following(Scheduled):
+    """A tracker that follows eigenvalues and remembers their eigenvectors; abstract.
+
+    Attributes:
+        followed: The eigenvalues, by the first part of their keys.
+    """
+
+    followed: dict[str, FollowedEigenvalue]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the last eigenvectors."""
+        return {name: followed.state_dict() for name, followed in self.followed.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Remember the last eigenvectors."""
+        for name, followed in self.followed.items():
+            followed.load_state_dict(state[name])
 
 
 def bracketed(name: str, found: Measurement) -> dict[str, float]:

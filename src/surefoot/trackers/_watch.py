@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from surefoot.schema import Moment, Split, Splits
-from surefoot.trackers import build_trackers, read_track
+from surefoot.moment import Horizon, Moment
+from surefoot.schema import Split, Splits
+from surefoot.trackers._read import build_trackers, read_track
 from surefoot.training.panel import Panel
-from surefoot.training.tracker import Horizon
 
 Pair = tuple[Tensor, Tensor]
 
@@ -82,12 +82,11 @@ class Watch:
         """
         if self._panel is None:
             size = 128 if batch is None else len(batch[1])
-            length = Horizon(self._n_steps or -1, self._per_epoch, size)
-            trackers = build_trackers(self._track, length)
-            self._panel = Panel(trackers, length if self._n_steps else None, self._budget)
+            trackers = build_trackers(self._track, Horizon(self._n_steps or 0, self._per_epoch, size))
+            self._panel = Panel(trackers, self._budget)
         epoch = step // self._per_epoch
         moment = Moment(step, epoch, model, self._splits, batch, self._loss, self._optimizer)
-        new = [{"step": step, "tracker": name, **values} for name, values in self._panel.look(moment)]
+        new = [{"step": step, "tracker": name, **values} for name, values in self._panel.measure(moment)]
         self.records += new
         if self._out is not None and new:
             with self._out.open("a", encoding="utf-8") as file:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import torch
 
-from surefoot.curvature.batch_sharpness import batch_sharpness as measure_batches
-from surefoot.curvature.thresholds import batch_thresholds
+from surefoot.curvature import batch_sharpness, batch_thresholds
 from surefoot.errors import OptionError
+from surefoot.moment import Horizon, Moment
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment
 from surefoot.seeding import generator
-from surefoot.trackers._base import Scheduled, curved_loss, group_of, schedule
-from surefoot.training.tracker import Every, Horizon, Tracker
+from surefoot.trackers._base import Scheduled, curvature_loss, optimizer_options
 
 
+@TRACKERS.register("batch_sharpness", preset="standard")
 class BatchSharpnessTracker(Scheduled):
-    """E_B[gᵀH_B g/‖g‖²] over a few batches of the training size, with its standard error."""
+    """Curvature of batches along their own gradients, with its standard error and SGD's plateaus.
 
-    def __init__(self, due: Every, batches: int, batch_size: int) -> None:
+    E_B[gᵀH_B g/‖g‖²] over a few batches of the training size, with its standard error.
+    """
+
+    def __init__(self, horizon: Horizon, *, every: int = 100, batches: int = 5) -> None:
+        super().__init__(horizon, every=every)
         if batches < 2:
             raise OptionError(f"Expected batches ≥ 2 for a standard error, but got {batches}. Try batches=5.")
-        super().__init__("batch_sharpness", due, price=4 * batches * batch_size)
-        self.batches, self.batch_size = batches, batch_size
+        self.batches, self.batch_size = batches, horizon.batch_size
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Draw batches without replacement; which ones is a function of the step."""
@@ -30,21 +32,15 @@ class BatchSharpnessTracker(Scheduled):
         order = torch.randperm(len(train), generator=generator(0, f"batch sharpness/{moment.step}"))
         rows = [chunk for chunk in order[: self.batches * size].split(size) if len(chunk) == size]
         drawn = ((train.inputs[chunk].to(device), train.labels[chunk].to(device)) for chunk in rows)
-        found = measure_batches(moment.model, drawn, loss=curved_loss(moment))
+        found = batch_sharpness(moment.model, drawn, loss=curvature_loss(moment))
         values = {
             "batch_sharpness/value": found.value,
             "batch_sharpness/error": found.error,
             "batch_sharpness/batches": found.n_batches,
             "batch_sharpness/batch_size": size,
         }
-        group = group_of(moment)
+        group = optimizer_options(moment)
         if group.get("lr", 0) > 0 and "betas" not in group:
             small, large = batch_thresholds(group["lr"], momentum=group.get("momentum", 0.0))
             values |= {"batch_sharpness/small_batch_plateau": small, "batch_sharpness/large_batch_plateau": large}
         return values
-
-
-@TRACKERS.register("batch_sharpness", preset="standard")
-def batch_sharpness(horizon: Horizon, *, every: int = 100, batches: int = 5) -> Tracker:
-    """Curvature of batches along their own gradients, with its standard error and SGD's plateaus."""
-    return BatchSharpnessTracker(schedule(horizon, every), batches, horizon.batch_size)

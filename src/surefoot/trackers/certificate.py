@@ -8,33 +8,42 @@ import re
 from collections.abc import Iterable
 
 from surefoot.certificate import step_checks, with_robust
-from surefoot.curvature.jacobian import jacobian_norms
-from surefoot.curvature.sharpness import gn_sharpness
+from surefoot.curvature import gauss_newton_top_eigenvalue, jacobian_norms
 from surefoot.errors import OptionError
-from surefoot.margins.bounds import Evidence, bound_checks
-from surefoot.margins.check import Check
+from surefoot.margins import Check, Evidence, bound_checks
+from surefoot.moment import Horizon, Moment
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment, Split
-from surefoot.trackers._base import WATCHED, Probe, Scheduled, check_examples, group_of, logits_of, schedule
+from surefoot.schema import Split
+from surefoot.trackers._base import WATCHED, Probe, Scheduled, check_examples, logits_of, optimizer_options
 from surefoot.trackers._follow import settled_form
 from surefoot.training.predict import predict
-from surefoot.training.tracker import Every, Horizon, Tracker
 
 N_BINS = 15
 
 
+@TRACKERS.register("certificate", preset="full")
 class Certificate(Scheduled):
-    """Every theorem that applies, as its slack: right side minus left.
+    """Slack of every theorem that applies, and the certified bound beside the measured ECE.
+
+    Every theorem that applies, as its slack: right side minus left.
 
     What needs logits alone is evaluated on the first examples of train and test; curvature and the sharpness-aware
     step on a probe, and so are, where there is an ``epsilon``, robust margins in an l2 ball of that radius, with an
     attack as shifted data. ``violated`` counts proven inequalities that do not hold: it is 0, or there is a bug.
     """
 
-    def __init__(self, due: Every, examples: int, probe: int, epsilon: float | None) -> None:
+    def __init__(
+        self,
+        horizon: Horizon,
+        *,
+        every: int | None = None,
+        examples: int = 5000,
+        probe: int = 128,
+        epsilon: float | None = None,
+    ) -> None:
+        super().__init__(horizon, every=every)
         if epsilon is not None and epsilon < 0:
             raise OptionError(f"Expected epsilon ≥ 0, but got {epsilon:g}. Write epsilon=0.1, say.")
-        super().__init__("certificate", due, price=1000 * probe)
         self.examples, self._probe, self._epsilon = check_examples(examples), Probe(probe), epsilon
 
     def measure(self, moment: Moment) -> dict[str, float]:
@@ -65,12 +74,12 @@ class Certificate(Scheduled):
             predict(model, Split(x, y)).double(),
             y.cpu(),
             N_BINS,
-            gn_sharpness=gn_sharpness(model, x, y, tol=1e-6, form=settled_form(model, x, y)).value,
+            gn_sharpness=gauss_newton_top_eigenvalue(model, x, y, tol=1e-6, form=settled_form(model, x, y)).value,
             jacobian_norms=jacobian_norms(model, x).cpu(),
         )
         if self._epsilon is not None:
             evidence = with_robust(evidence, model, x, self._epsilon, "l2")
-        rho = group_of(moment).get("rho") or 0.05
+        rho = optimizer_options(moment).get("rho") or 0.05
         return bound_checks(evidence) + step_checks(model, x, y, rho=rho)
 
 
@@ -82,16 +91,3 @@ def _slacks(prefix: str, checks: Iterable[Check]) -> dict[str, float]:
             key = f"{prefix}_slack/{re.sub(r'[^a-z0-9]+', '_', check.name.lower()).strip('_')}"
             found[key] = min(check.slack, found.get(key, math.inf))
     return found
-
-
-@TRACKERS.register("certificate", preset="full")
-def certificate(
-    horizon: Horizon,
-    *,
-    every: int | None = None,
-    examples: int = 5000,
-    probe: int = 128,
-    epsilon: float | None = None,
-) -> Tracker:
-    """Slack of every theorem that applies, and the certified bound beside the measured ECE."""
-    return Certificate(schedule(horizon, every), examples, probe, epsilon)

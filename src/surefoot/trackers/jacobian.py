@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from surefoot.curvature.jacobian import jacobian_norms
+from surefoot.curvature import jacobian_norms
+from surefoot.moment import Horizon, Moment
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment
-from surefoot.trackers._base import Probe, Scheduled, schedule
-from surefoot.training.tracker import Every, Horizon, Tracker
+from surefoot.trackers._base import Probe, Scheduled
 
 
+@TRACKERS.register("jacobian", preset="full")
 class Jacobian(Scheduled):
-    """Operator norm of each example's Jacobian of logits in weights: its mean and C_J, its maximum, over a probe."""
+    """Operator norm of the logits' Jacobian in the weights: mean and maximum C_J over a probe.
 
-    def __init__(self, due: Every, examples: int) -> None:
-        super().__init__("jacobian", due, price=20 * examples)
+    Operator norm of each example's Jacobian of logits in weights: its mean and C_J, its maximum, over a probe.
+    """
+
+    def __init__(self, horizon: Horizon, *, every: int | None = None, examples: int = 64) -> None:
+        super().__init__(horizon, every=every)
         self._probe = Probe(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:
@@ -27,9 +30,3 @@ class Jacobian(Scheduled):
             "jacobian/held_out_mean": held_out.mean().item(),
             "jacobian/examples": len(norms),
         }
-
-
-@TRACKERS.register("jacobian", preset="full")
-def jacobian(horizon: Horizon, *, every: int | None = None, examples: int = 64) -> Tracker:
-    """Operator norm of the logits' Jacobian in the weights: mean and maximum C_J over a probe."""
-    return Jacobian(schedule(horizon, every), examples)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import torch
 
+from surefoot.moment import Moment
 from surefoot.registry import TRACKERS
-from surefoot.schema import LossTerms, Moment
-from surefoot.trackers._base import WATCHED, OnLogits, logits_of, schedule
-from surefoot.training.tracker import Horizon, Tracker
+from surefoot.schema import LossTerms
+from surefoot.trackers._base import WATCHED, OnLogits, logits_of
 
 
+@TRACKERS.register("objective", preset="cheap")
 class Objective(OnLogits):
-    """The run's own loss, as far as logits and labels determine it, on the first examples of train and test."""
+    """The loss that is trained, on train and test, once per epoch.
+
+    The run's own loss, as far as logits and labels determine it, on the first examples of train and test.
+    """
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Evaluate both splits; nothing where the loop did not say what it trains."""
@@ -26,9 +30,3 @@ class Objective(OnLogits):
             value = terms.per_example.mean() + (0.0 if terms.penalty is None else terms.penalty)
             values[f"{name}/objective"] = float(value)
         return values
-
-
-@TRACKERS.register("objective", preset="cheap")
-def objective(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
-    """The loss that is trained, on train and test, once per epoch."""
-    return Objective("objective", schedule(horizon, every), examples)

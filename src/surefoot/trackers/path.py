@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from surefoot.curvature.path import ascent_path
+from surefoot.curvature import ascent_path
 from surefoot.errors import OptionError
+from surefoot.moment import Horizon, Moment
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment
-from surefoot.trackers._base import Probe, Scheduled, curved_loss, group_of, schedule
-from surefoot.training.tracker import Every, Horizon, Tracker
+from surefoot.trackers._base import Probe, Scheduled, curvature_loss, optimizer_options
 
 
+@TRACKERS.register("path", preset="full")
 class PathTracker(Scheduled):
-    """κ_min, curvature along the path and loss at t = 0, ¼, ½, ¾, 1 between θ and θ + ρ g/‖g‖, on a probe."""
+    """Smallest Hessian eigenvalue, curvature and loss along the path to SAM's perturbed weights.
 
-    def __init__(self, due: Every, examples: int, rho: float | None) -> None:
+    κ_min, curvature along the path and loss at t = 0, ¼, ½, ¾, 1 between θ and θ + ρ g/‖g‖, on a probe.
+    """
+
+    def __init__(
+        self, horizon: Horizon, *, every: int | None = None, examples: int = 128, rho: float | None = None
+    ) -> None:
+        super().__init__(horizon, every=every)
         if rho is not None and rho <= 0:
             raise OptionError(f"Expected rho > 0, but got {rho:g}. Write rho=0.05, say.")
-        super().__init__("path", due, price=400 * examples)
         self._probe, self._rho = Probe(examples), rho
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Follow the path with the optimizer's own radius, or 0.05 where it has none."""
         x, y, *_ = self._probe(moment)
-        rho = self._rho or group_of(moment).get("rho") or 0.05
-        path = ascent_path(moment.model, x, y, rho=rho, loss=curved_loss(moment))
+        rho = self._rho or optimizer_options(moment).get("rho") or 0.05
+        path = ascent_path(moment.model, x, y, rho=rho, loss=curvature_loss(moment))
         values = {
             "path/kappa_min": path.kappa_min.min().item(),
             "path/bound": path.bound,
@@ -38,9 +43,3 @@ class PathTracker(Scheduled):
             values[f"path/along@{t:g}"] = along.item()
             values[f"path/loss@{t:g}"] = loss.item()
         return values
-
-
-@TRACKERS.register("path", preset="full")
-def path(horizon: Horizon, *, every: int | None = None, examples: int = 128, rho: float | None = None) -> Tracker:
-    """Smallest Hessian eigenvalue, curvature and loss along the path to SAM's perturbed weights."""
-    return PathTracker(schedule(horizon, every), examples, rho)

@@ -6,16 +6,20 @@ from surefoot.metrics.accuracy import accuracy
 from surefoot.metrics.ece import ece
 from surefoot.metrics.kce import kce
 from surefoot.metrics.nll import nll
+from surefoot.moment import Moment
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment, SplitName
-from surefoot.trackers._base import WATCHED, OnLogits, logits_of, schedule
-from surefoot.training.tracker import Horizon, Tracker
+from surefoot.schema import SplitName
+from surefoot.trackers._base import WATCHED, OnLogits, logits_of
 
 METRICS = (("loss", nll), ("accuracy", accuracy), ("ece", ece), ("kce", kce))
 
 
+@TRACKERS.register("quality", preset="cheap")
 class Quality(OnLogits):
-    """Cross-entropy (that is, NLL), accuracy, ECE and KCE on the first examples of each split that there is."""
+    """Cross-entropy, accuracy, ECE and KCE on train, calibration and test, once per epoch, on each one's first.
+
+    Cross-entropy (that is, NLL), accuracy, ECE and KCE on the first examples of each split that there is.
+    """
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Evaluate train and test, and calibration where that is a split of its own."""
@@ -27,9 +31,3 @@ class Quality(OnLogits):
             probs = logits.softmax(1)
             values.update({f"{name}/{label}": metric(probs, labels).item() for label, metric in METRICS})
         return values
-
-
-@TRACKERS.register("quality", preset="cheap")
-def quality(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
-    """Cross-entropy, accuracy, ECE and KCE on train, calibration and test, once per epoch, on each one's first."""
-    return Quality("quality", schedule(horizon, every), examples)

@@ -7,26 +7,31 @@ import math
 
 from surefoot.certificate import with_robust
 from surefoot.errors import OptionError
-from surefoot.margins.bounds import Evidence, bound_checks
+from surefoot.margins import Evidence, bound_checks
+from surefoot.moment import Horizon, Moment
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment, Split
-from surefoot.trackers._base import Probe, Scheduled, schedule
+from surefoot.schema import Split
+from surefoot.trackers._base import Probe, Scheduled
 from surefoot.training.predict import predict
-from surefoot.training.tracker import Every, Horizon, Tracker
 
 SHARES = (0.25, 0.5, 1.0)  # of the radius
 
 
+@TRACKERS.register("shift", preset="full")
 class ShiftCertificate(Scheduled):
-    """(K−1) Q⁰_ε of training examples, which bounds ECE under label-preserving shifts up to ε, and ECE under an attack.
+    """Certified bound on ECE under shifts up to ε/4, ε/2 and ε, beside the ECE under an attack of that size.
+
+    (K−1) Q⁰_ε of training examples, which bounds ECE under label-preserving shifts up to ε, and ECE under an attack.
 
     The bound is proven where robust margins are exact or certified from below; ``certified`` says whether.
     """
 
-    def __init__(self, due: Every, examples: int, epsilon: float) -> None:
+    def __init__(
+        self, horizon: Horizon, *, every: int | None = None, examples: int = 256, epsilon: float = 0.5
+    ) -> None:
+        super().__init__(horizon, every=every)
         if not epsilon > 0:
             raise OptionError(f"Expected epsilon > 0, but got {epsilon:g}. Write epsilon=0.5, say.")
-        super().__init__("shift", due, price=100 * examples)
         self._probe, self.epsilon = Probe(examples), epsilon
 
     def measure(self, moment: Moment) -> dict[str, float]:
@@ -47,9 +52,3 @@ class ShiftCertificate(Scheduled):
             values[f"shift/certified{place}"] = float(evidence.robust_kind != "attack")
             values["shift/violated"] += sum(check.violated for check in checks)
         return values
-
-
-@TRACKERS.register("shift", preset="full")
-def shift(horizon: Horizon, *, every: int | None = None, examples: int = 256, epsilon: float = 0.5) -> Tracker:
-    """Certified bound on ECE under shifts up to ε/4, ε/2 and ε, beside the ECE under an attack of that size."""
-    return ShiftCertificate(schedule(horizon, every), examples, epsilon)

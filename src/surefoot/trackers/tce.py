@@ -6,17 +6,21 @@ import torch
 
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics.ece import ece
+from surefoot.moment import Horizon, Moment
 from surefoot.registry import TRACKERS
-from surefoot.schema import Moment, Predictions, SplitName
-from surefoot.trackers._base import Scheduled, check_examples, logits_of, schedule
-from surefoot.training.tracker import Every, Horizon, Tracker
+from surefoot.schema import Predictions, SplitName
+from surefoot.trackers._base import Scheduled, check_examples, logits_of
 
 
+@TRACKERS.register("tce", preset="full")
 class TemperedECE(Scheduled):
-    """ECE on the test split at the temperature that suits the calibration split at this moment."""
+    """ECE on test after temperature scaling, fitted on the calibration split, once per epoch.
 
-    def __init__(self, due: Every, examples: int) -> None:
-        super().__init__("tce", due, price=examples / 2)
+    ECE on the test split at the temperature that suits the calibration split at this moment.
+    """
+
+    def __init__(self, horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> None:
+        super().__init__(horizon, every=every)
         self.examples = check_examples(examples)
 
     def measure(self, moment: Moment) -> dict[str, float]:
@@ -31,9 +35,3 @@ class TemperedECE(Scheduled):
     def _predictions(self, moment: Moment, name: SplitName) -> Predictions:
         logits, labels = logits_of(moment, name, self.examples)
         return Predictions(logits.numpy(), labels.numpy(), name)
-
-
-@TRACKERS.register("tce", preset="full")
-def tce(horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> Tracker:
-    """ECE on test after temperature scaling, fitted on the calibration split, once per epoch."""
-    return TemperedECE(schedule(horizon, every), examples)

@@ -2,6 +2,6 @@
 
 from surefoot.training.loop import Trainee, fit
 from surefoot.training.predict import predict, predict_together
-from surefoot.training.tracker import Horizon, Tracker
+from surefoot.training.tracker import Remembering, Tracker
 
-__all__ = ["Horizon", "Tracker", "Trainee", "fit", "predict", "predict_together"]
+__all__ = ["Remembering", "Tracker", "Trainee", "fit", "predict", "predict_together"]

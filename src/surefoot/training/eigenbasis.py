@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from surefoot.curvature.eigenbasis import TopEigenbasis
-from surefoot.curvature.lanczos import Eigen
+from surefoot.curvature import hessian_top_eigenpairs
 from surefoot.losses._base import Loss
 from surefoot.optim import Wrapper
 from surefoot.optim.bulk import Projected
@@ -35,8 +34,8 @@ class TrainingBasis:
         inputs, labels = split.inputs.to(device), split.labels.to(device)
         with torch.no_grad():
             couples = loss(torch.zeros(2, int(labels.max()) + 1, device=device), labels[:2]).penalty is not None
-        self._solver = TopEigenbasis(model, inputs, labels, k=k, loss=loss, chunk=None if couples else ROWS)
-        self._n = len(split)
+        self._model, self._loss, self._k = model, loss, k
+        self._inputs, self._labels, self._chunk = inputs, labels, None if couples else ROWS
         self.spent = 0
 
     def __call__(self, last: Tensor | None) -> Tensor:
@@ -48,17 +47,15 @@ class TrainingBasis:
         Returns:
             Orthonormal columns, shape ``(d, k)``.
         """
-        self._solver.last = None
-        if last is not None:
-            unknown = torch.full((last.shape[1],), torch.nan)
-            self._solver.last = Eigen(unknown, last, unknown, unknown, 0, converged=False)
-        basis = self._solver()
-        self.spent = self._n * (1 + (self._solver.last.n_products if self._solver.last else 0))
-        return basis
+        found = hessian_top_eigenpairs(
+            self._model, self._inputs, self._labels, k=self._k, start=last, loss=self._loss, chunk=self._chunk
+        )
+        self.spent = len(self._labels) * (1 + found.n_products)
+        return found.vectors
 
 
 def join_basis(optimizer: Wrapper, model: nn.Module, split: Split, loss: Loss) -> None:
-    """Return an optimizer that projects the basis it needs; leave any other as it is.
+    """Give an optimizer that projects the basis it needs; leave any other as it is.
 
     Args:
         optimizer: Any optimizer.

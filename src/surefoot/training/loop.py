@@ -8,27 +8,28 @@ epoch are of one size, so that no step, and no moment right behind it, is unlike
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from surefoot.batches import count_batches, nth_batch
+from surefoot.batches import nth_batch
 from surefoot.data.augment import Augment
-from surefoot.ensembles import Course, Ensemble, innermost
+from surefoot.ensembles import Ensemble, innermost
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Batch, Loss, Scene
+from surefoot.moment import Horizon, Moment
 from surefoot.optim import Parts, Wrapper
 from surefoot.records import RunFolder, checkpoints
-from surefoot.schema import LossTerms, Moment, SplitName, Splits
+from surefoot.schema import LossTerms, SplitName, Splits
 from surefoot.seeding import generator, random_state, set_random_state
 from surefoot.training.checkpoint import load_checkpoint, save_checkpoint
 from surefoot.training.panel import Panel
 from surefoot.training.predict import predict
-from surefoot.training.tracker import Horizon, Tracker
+from surefoot.training.tracker import Tracker
 
 Progress = Callable[[int, int, float], None]  # steps made, steps in all, loss
 
@@ -55,30 +56,6 @@ class Trainee:
     member: int = 0
 
 
-def horizon(n_examples: int, epochs: int, batch_size: int) -> Horizon:
-    """Count the steps of a run, whose batches are of one size; see :mod:`surefoot.batches`.
-
-    Args:
-        n_examples: Size of the training split.
-        epochs: Passes over it.
-        batch_size: Examples per step that were asked for.
-
-    Returns:
-        The run's length, with the size of its largest batch.
-
-    Raises:
-        InputError: If there is nothing to do.
-
-    Example:
-        >>> horizon(4000, 40, 128)
-        Horizon(n_steps=1280, steps_per_epoch=32, batch_size=125)
-    """
-    if epochs < 1 or batch_size < 1:
-        raise InputError(f"Expected epochs ≥ 1 and batch size ≥ 1, but got {epochs} and {batch_size}. Raise them.")
-    per_epoch = count_batches(n_examples, batch_size)
-    return Horizon(epochs * per_epoch, per_epoch, -(-n_examples // per_epoch))
-
-
 def fit(
     trainee: Trainee,
     splits: Splits,
@@ -87,7 +64,7 @@ def fit(
     epochs: int,
     batch_size: int,
     seed: int,
-    trackers: Sequence[Tracker] = (),
+    trackers: Mapping[str, Tracker] | None = None,
     budget: float | None = None,
     checkpoint_every: float = 5.0,
     keep_every: int = 0,
@@ -105,7 +82,7 @@ def fit(
         epochs: Passes over the training split.
         batch_size: Examples per step, at most: an epoch's batches are made of one size.
         seed: Determines the order of the examples.
-        trackers: What to measure on the way.
+        trackers: What to measure on the way, by name.
         budget: Share of the training time to spend on it; None for whatever the trackers' schedules take.
         checkpoint_every: Seconds between checkpoints; 0 for one after every step.
         keep_every: Epochs between checkpoints that stay, for measuring after the fact; 0 keeps the newest only.
@@ -114,10 +91,9 @@ def fit(
     Raises:
         DivergedError: If the loss is no longer finite; the last good checkpoint stays.
     """
-    length = horizon(len(splits.train), epochs, batch_size)
-    n_steps = trainee.ensemble.trainings * length.n_steps
-    panel = Panel(trackers, replace(length, n_steps=n_steps), budget)
-    session = _Session(trainee, splits, folder, seed, length, panel, keep_every)
+    length = Horizon.of(len(splits.train), epochs=epochs, batch_size=batch_size)
+    n_steps = length.times(trainee.ensemble.trainings).n_steps
+    session = _Session(trainee, splits, folder, seed, length, Panel(trackers or {}, budget), keep_every)
     session.resume()
     if session.finished:
         return
@@ -153,9 +129,7 @@ class _Session:
         self.trainee, self.splits, self.folder = trainee, splits, folder
         self.seed, self.length, self.panel = seed, length, panel
         self.device = next(trainee.model.parameters()).device
-        steps, per_epoch = length.n_steps, length.steps_per_epoch
-        self.course = Course(len(splits.train), steps // per_epoch, per_epoch, length.batch_size)
-        self.step = self.start = trainee.member * steps
+        self.step = self.start = trainee.member * length.n_steps
         self.finished = False
         self.passes: float = 0
         self.order = torch.empty(0, dtype=torch.long)
@@ -165,7 +139,6 @@ class _Session:
         if trainee.ensemble.trainings > 1:
             self.stamp["member"] = trainee.member
         self.clock = time.monotonic()
-        trainee.optimizer.low_rank = True  # this loop's closure leaves all differentiation of weights to the optimizer
 
     def resume(self) -> None:
         """Take up the newest checkpoint, or measure the untrained network and start."""
@@ -193,7 +166,7 @@ class _Session:
 
     def finish(self) -> None:
         """End a training whose steps are all made."""
-        self.trainee.ensemble.finish(self.trainee.model, self.splits.train, self.course)
+        self.trainee.ensemble.finish(self.trainee.model, self.splits.train, self.length)
         self.finished = True
 
     def is_kept(self, step: int) -> bool:
@@ -276,7 +249,7 @@ class _Session:
         loss = optimizer.step(Parts(losses, n=len(batch)))
         objective.observe(batch, torch.cat(clean))
         self.trainee.schedule.step()
-        self.trainee.ensemble.step_end(model, step + 1 - self.start, self.course)
+        self.trainee.ensemble.step_end(model, step + 1 - self.start, self.length)
         if (step + 1) % self.length.steps_per_epoch == 0:
             objective.epoch_end(model, scene)
         return float("nan") if loss is None else loss.item()
@@ -292,7 +265,7 @@ class _Session:
         epoch, trainee = self.step // self.length.steps_per_epoch, self.trainee
         loss = innermost(trainee.loss)
         moment = Moment(self.step, epoch, trainee.model, self.splits, self.batch, loss, trainee.optimizer)
-        for name, values in self.panel.look(moment):
+        for name, values in self.panel.measure(moment):
             self._record(epoch, tracker=name, **values)
 
     def _record(self, epoch: int, **values: Any) -> None:

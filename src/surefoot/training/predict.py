@@ -49,5 +49,5 @@ def predict_together(ensemble: Ensemble, model: nn.Module, optimizer: Wrapper, s
     Returns:
         Logits where there is one network or sample; else the log of the mean probability, whose softmax is that mean.
     """
-    found = [predict(model, split) for _ in ensemble.looks(model, optimizer, seed)]
+    found = [predict(model, split) for _ in ensemble.forward_passes(model, optimizer, seed)]
     return found[0] if len(found) == 1 else log_mean_probs(torch.stack(found).double()).float()

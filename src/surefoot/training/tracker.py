@@ -4,61 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
-from surefoot.errors import OptionError
 from surefoot.modes import keeping_modes
-from surefoot.schema import Moment
+from surefoot.moment import Moment
 from surefoot.seeding import random_state, set_random_state
-
-
-@dataclass(frozen=True)
-class Horizon:
-    """How long a run is, so that a tracker can set its schedule."""
-
-    n_steps: int
-    steps_per_epoch: int
-    batch_size: int = 128
-
-
-@dataclass(frozen=True)
-class Every:
-    """A schedule: every so many steps, from the untrained network on, and at the very end.
-
-    Attributes:
-        n: Steps between measurements.
-        end: The last step, or None where nobody knows.
-
-    Example:
-        >>> due = Every(10, end=25)
-        >>> [step for step in range(26) if due(step)]
-        [0, 10, 20, 25]
-    """
-
-    n: int
-    end: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a schedule that never comes round."""
-        if self.n < 1:
-            raise OptionError(f"Expected every ≥ 1 step, but got {self.n}. Write every=10, say.")
-
-    def __call__(self, step: int) -> bool:
-        """Return whether to measure after ``step`` steps."""
-        return step % self.n == 0 or step == self.end
 
 
 class Tracker(Protocol):
     """Measures something while a model trains. It returns and never stores; the run is the same without it."""
-
-    @property
-    def name(self) -> str:
-        """What ``surefoot list`` calls it."""
-        ...
 
     def due(self, step: int) -> bool:
         """Return whether to measure after ``step`` steps; 0 is before the first."""
@@ -84,7 +41,7 @@ class Remembering(Protocol):
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Return a tracker a free hand: weights, buffers, gradients, modes and random numbers are afterwards as they were.
+    """Give a tracker a free hand: weights, buffers, gradients, modes and random numbers are afterwards as they were.
 
     Which tensors are registered where comes back; of values, those of buffers do, for a forward pass may move them.
 

@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from surefoot.errors import InputError
-from surefoot.optim._sharpness import SharpnessAware
 from surefoot.optim.aesam import AESAM
 from surefoot.optim.bsam import BSAM
 from surefoot.optim.csam import CSAM
@@ -18,6 +17,7 @@ from surefoot.optim.gsam import GSAM, SurrogateGap
 from surefoot.optim.looksam import LookSAM
 from surefoot.optim.rst import RST
 from surefoot.optim.sam import SAM
+from surefoot.optim.sharpness_aware import SharpnessAware
 from surefoot.optim.ssam import SSAM
 from surefoot.optim.wsam import WSAM
 from tests.optim.distributed.launch import on_every_rank

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 from torch.nn import functional as F
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.optim._norms import inner, sum_of_squares, total_norm
+from surefoot.optim._passes import inner, total_norm
 from surefoot.optim.sam import SAM
 from tests.optim.distributed.launch import on_every_rank
 from tests.optim.distributed.replicas import joint, make, mine, sgd
@@ -49,7 +49,7 @@ def norms_are_over_all_shards():
     full = [torch.randn(5, 3), torch.randn(1), torch.randn(4, 2, dtype=torch.float64), 1e-30 * torch.ones(6)]
     for placement in (Shard(0), Replicate()):
         parts = [distribute_tensor(tensor, mesh, [placement]) for tensor in full]
-        for function in (total_norm, sum_of_squares, lambda tensors: inner(tensors, tensors)):
+        for function in (total_norm, lambda tensors: inner(tensors, tensors)):
             values = set(on_every_rank(function(parts)))
             assert len(values) == 1
             torch.testing.assert_close(values.pop(), function(full), atol=0, rtol=1e-6)

@@ -84,12 +84,9 @@ class Traffic:
 
 
 def make(name, model, perturbation):
-    """An optimizer by name; the registry has no option for what only distributed runs need."""
-    spec = parse_method(name)
-    optimizer = build_optimizer(spec, model)
-    if perturbation is not None:
-        optimizer._settle(perturbation)
-    return optimizer
+    """An optimizer by name."""
+    given = "" if perturbation is None else f"{',' if ':' in name else ':'}perturbation={perturbation}"
+    return build_optimizer(parse_method(name + given), model)
 
 
 def modes_of(name):

@@ -3,9 +3,10 @@
 import torch
 from torch.nn import functional as F
 
+from surefoot.calibrators import Temperature
 from surefoot.ensembles import Ensemble
-from surefoot.losses._base import Loss
-from surefoot.optim.sam import SAM
+from surefoot.losses import Loss
+from surefoot.optim import SAM
 from surefoot.schema import LossTerms
 
 STILL = 0.0
@@ -59,8 +60,6 @@ def no_optimizer(params, *, lr=0.1):
 
 
 class Norm:
-    name = "norm"
-
     def due(self, step):
         return step % 3 == 0
 
@@ -74,3 +73,45 @@ def my_tracker(horizon, *, power: int = 2):
 
 def my_augment(*, by: float = 0.5):
     return lambda images, black, generator: images * by
+
+
+def fit_mine(predictions, *, temperature: float = 2.0):
+    """One temperature for everything."""
+    return Temperature(temperature, predictions.split)
+
+
+def my_metric(probs, labels, *, power: float = 1.0):
+    """How much probability is missing."""
+    return ((1 - probs.gather(1, labels[:, None])) ** power).double().mean()
+
+
+my_metric.label = "missing"
+
+
+def no_calibrator(predictions):
+    return "nothing"
+
+
+def my_study():
+    """Nothing is asked."""
+    return "a study"
+
+
+def my_figure(runs, *, height: float = 2.0):
+    """Nothing is drawn."""
+
+
+def splits(*, n: int = 40):
+    """Points on a line."""
+    x = torch.arange(2.0 * n)[:, None].numpy()
+    return {"x_train": x[:n], "y_train": x[:n, 0] % 2, "x_test": x[n:], "y_test": x[n:, 0] % 2}
+
+
+def my_model(input_shape, n_classes, *, width: int = 4):
+    """One layer."""
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(n_classes))
+
+
+def my_corruption(x, c, generator):
+    """Nothing is changed."""
+    return x

@@ -1,0 +1,136 @@
+"""Calibrators: chosen by cross-validation, put behind a model or saved for files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, overload
+
+from surefoot.api._audit import LABELS, LABELS_ARE, LOGITS, MODEL, PERCENT, PROBS, SCORES, read_source
+from surefoot.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from surefoot.auditing import Applied, Fitted
+    from surefoot.calibrated import CalibratedModel
+
+    OnRows = Callable[[int, float | None], None]
+
+
+@overload
+def calibrate(
+    source: nn.Module, loader: Iterable[Any], *, method: str | None = None, folds: int = 5
+) -> CalibratedModel: ...
+
+
+@overload
+def calibrate(
+    source: Any = None,
+    *,
+    method: str | None = None,
+    folds: int = 5,
+    logits: Any = False,
+    probs: Any = False,
+    percent: bool = False,
+    scores: str | Sequence[str] = (),
+    labels: Any = None,
+    labels_are: str | None = None,
+    model: str | None = None,
+    on_rows: OnRows | None = None,
+) -> Fitted: ...
+
+
+def calibrate(
+    source: Any = None,
+    loader: Iterable[Any] | None = None,
+    *,
+    method: Annotated[str | None, "Fit this calibrator, whatever the others do."] = None,
+    folds: Annotated[int, "Parts of the rows, each scored by what was fitted on the others."] = 5,
+    logits: Annotated[bool | Any, LOGITS] = False,
+    probs: Annotated[bool | Any, PROBS] = False,
+    percent: Annotated[bool, PERCENT] = False,
+    scores: Annotated[str | Sequence[str], SCORES] = (),
+    labels: Annotated[str | Any | None, LABELS] = None,
+    labels_are: Annotated[str | None, LABELS_ARE] = None,
+    model: Annotated[str | None, MODEL] = None,
+    on_rows: OnRows | None = None,
+) -> CalibratedModel | Fitted:
+    """Compare all calibrators by cross-validation and fit the one to use.
+
+    Args:
+        source: A model; or predictions to fit on: a file, a DataFrame, arrays by name.
+        loader: Pairs of inputs and labels that the model was not trained on; not the test split.
+        method: Fit this calibrator, whatever the others do.
+        folds: Parts of the rows, each scored by what was fitted on the others.
+        logits: Logits to fit on, one row per example; or True: the scores in the source are logits.
+        probs: Likewise probabilities.
+        percent: The scores are probabilities in percent.
+        scores: The array or columns with the scores, where their names do not tell.
+        labels: The true classes, beside ``probs`` or ``logits``; or the name of their column.
+        labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        model: Which one, where a file holds several.
+        on_rows: Called while reading.
+
+    Returns:
+        Of a model, one that takes its place: the same inputs, calibrated logits, with ``calibrator`` and ``report``.
+        Of predictions, the report: which calibrator to use and why; ``save(path)`` keeps it.
+
+    Raises:
+        SplitError: If the rows are those of a test split.
+        InputError: If there is nothing to fit on.
+    """
+    from torch import nn
+
+    from surefoot.auditing import calibrate as fit
+    from surefoot.calibrated import CalibratedModel, collect_logits
+
+    if isinstance(source, nn.Module):
+        if loader is None:
+            raise InputError("Expected a loader of held-out pairs beside the model, but got none. Pass one.")
+        report = fit(collect_logits(source, loader), method=method, n_folds=folds, on_rows=on_rows)
+        return CalibratedModel(source, report)
+    if loader is not None:
+        raise InputError(
+            f"Expected a model beside the loader, but got a {type(source).__name__}. Pass a torch.nn.Module."
+        )
+    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
+    return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, **told)
+
+
+def repair(
+    source: Path | str,
+    calibrator: Path | str,
+    out: Path | str,
+    *,
+    logits: bool = False,
+    probs: bool = False,
+    percent: bool = False,
+    scores: str | Sequence[str] = (),
+    labels: str | None = None,
+    labels_are: str | None = None,
+    model: str | None = None,
+    on_rows: OnRows | None = None,
+) -> Applied:
+    """Repair a file of predictions with a saved calibrator; never the rows that it was fitted on.
+
+    Args:
+        source: The file.
+        calibrator: As ``calibrate(...).save(path)`` wrote it.
+        out: The file to write.
+        logits: The scores are logits, where names and values do not tell.
+        probs: Likewise probabilities.
+        percent: The scores are probabilities in percent.
+        scores: The array or columns with the scores, where their names do not tell.
+        labels: The array or column of labels, where its name does not tell.
+        labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        model: Which one, where a file holds several.
+        on_rows: Called while reading.
+
+    Returns:
+        What it did to the probabilities, scored where there are labels.
+    """
+    from surefoot.auditing import apply
+
+    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
+    return apply(Path(calibrator), source, Path(out), model=model, on_rows=on_rows, **told)

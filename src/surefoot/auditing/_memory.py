@@ -1,0 +1,119 @@
+"""Predictions in memory: a data frame, arrays by name, or :class:`~surefoot.schema.Predictions`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from surefoot.auditing._cells import Column
+from surefoot.auditing._labels import Meaning
+from surefoot.auditing._names import Split, take_apart
+from surefoot.auditing._readers import Batch
+from surefoot.errors import InputError
+from surefoot.schema import Predictions
+
+
+@dataclass(frozen=True)
+class Held:
+    """Columns of one length, read like those of a file.
+
+    Attributes:
+        name: What they are called in messages.
+        columns: By name; scores may have a second dimension, one column per class.
+        class_names: One per class, where they are known.
+        meaning: What the labels mean, where that is known.
+        split: Of which split the rows are, where that is known.
+    """
+
+    name: str
+    columns: Mapping[str, Column]
+    class_names: tuple[str, ...] = ()
+    meaning: Meaning | None = None
+    split: Split = ""
+
+    def __post_init__(self) -> None:
+        """Refuse columns of different lengths."""
+        lengths = {name: len(values) for name, values in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise InputError(f"Expected columns of one length, but got {sizes} in {self.name}. Pass one row each.")
+
+    def batches(self, n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
+        """Read some rows at a time, as a file of a table is read."""
+        chosen = {name: self.columns[name] for name in (self.columns if names is None else names)}
+        total = max(map(len, chosen.values()), default=0)
+        for start in range(0, total, n):
+            yield {name: values[start : start + n] for name, values in chosen.items()}, min(1.0, (start + n) / total)
+
+
+def hold(source: Any) -> Held:
+    """Take what is in memory for predictions.
+
+    Args:
+        source: A DataFrame of pandas or polars, a table of pyarrow, arrays by name, or ``Predictions``.
+
+    Returns:
+        Its columns.
+
+    Raises:
+        InputError: If it is none of these.
+
+    Example:
+        >>> hold({"probs": [[0.9, 0.1]], "labels": [0]}).columns["probs"]
+        array([[0.9, 0.1]])
+    """
+    if isinstance(source, Held):
+        return source
+    if isinstance(source, Predictions):
+        columns = {"logits": source.logits, "labels": source.labels}
+        return Held(f"predictions of the {source.split} split", columns, source.class_names, "from-0", source.split)
+    name = type(source).__name__
+    if isinstance(source, Mapping):
+        arrays = {str(key): as_column(values) for key, values in source.items()}
+        classes = next((key for key in arrays if (part := take_apart(key)) and part.role == "classes"), None)
+        names = tuple(map(str, arrays.pop(classes))) if classes else ()
+        return Held("arrays", arrays, names)
+    if hasattr(source, "to_pydict"):  # pyarrow
+        return Held(name, {str(key): as_column(values) for key, values in source.to_pydict().items()})
+    if hasattr(source, "columns") and hasattr(source, "__getitem__") and not hasattr(source, "detach"):
+        return Held(name, {str(key): as_column(source[key]) for key in source.columns})
+    raise InputError(
+        f"Expected a file, a DataFrame or arrays by name, but got a {name}. Pass a path, or probs= and labels=."
+    )
+
+
+def as_column(values: Any) -> Column:
+    """Read a list, a NumPy array, a tensor of any float type, or the column of a data frame.
+
+    Args:
+        values: One value, or one list of values, per row.
+
+    Returns:
+        An array of numbers or texts, or a list in which a gap is None.
+    """
+    if hasattr(values, "detach"):  # a tensor, of types that NumPy may not know
+        values = values.detach().cpu()
+        values = values.double() if values.is_floating_point() else values
+        return np.asarray(values.numpy())
+    if hasattr(values, "isna"):  # pandas, whose gaps have many shapes
+        gaps = values.isna()
+        plain = values.dtype.kind in "fiub" and not gaps.any()
+        rows = [None if gap else value for gap, value in zip(gaps, values, strict=True)]
+        return np.asarray(values) if plain else _rows(rows)
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+        return values
+    return _rows(values.to_list() if hasattr(values, "to_list") else list(values))
+
+
+def _rows(rows: list[Any]) -> Column:
+    rows = [list(row) if isinstance(row, tuple | np.ndarray) else row for row in rows]
+    if any(row is None for row in rows):
+        return rows
+    try:
+        found = np.asarray(rows)
+    except ValueError:  # lists of different lengths
+        return rows
+    return found if found.dtype.kind in "fiubU" else rows
