@@ -141,7 +141,7 @@ def load_result(path: Path | str) -> SavedResult:
         is_ours = False
     if not is_ours:
         raise InputError(
-            f"Expected {path} to be a file that `surefoot study` wrote, but it is not. Choose another one."
+            f"Expected a file that `surefoot study` wrote, but {path} is another one. Choose another name."
         )
     return SavedResult(found["result"], found["runs"])
 
