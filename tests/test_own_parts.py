@@ -116,7 +116,7 @@ def test_own_parts_train_in_workers_and_are_not_trained_again(own: str, small_np
     assert len(first) == 2
     texts = [path.read_text() for path in (tmp_path / "runs").glob("*/steps.jsonl")]
     records = [json.loads(line) for text in texts for line in text.splitlines()]
-    assert [record["step"] for record in records if record.get("tracker") == "norm"] == [0, 0]
+    assert [record["step"] for record in records if record.get("tracker") == f"{own}:my_tracker"] == [0, 0]
     assert compare() == first
     parts = tmp_path / own.replace(".", "/")
     parts.with_suffix(".py").write_text(PARTS + "\nCHANGED = True\n")
