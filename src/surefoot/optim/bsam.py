@@ -43,8 +43,12 @@ class PosteriorStep(Optimizer):
         self, params: Iterable[Tensor], *, lr: float, beta1: float, beta2: float, damping: float, delta: float
     ) -> None:
         super().__init__(params, {"lr": lr, "beta1": beta1, "beta2": beta2, "damping": damping, "delta": delta})
-        self.q: dict[Tensor, Tensor] = {}
-        self.seen = 0
+        self.forget()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up a copied, pickled or loaded state, in which nothing has been seen."""
+        super().__setstate__(state)
+        self.forget()
 
     def precision(self, parameter: Tensor) -> Tensor:
         """Return s, which starts at 1."""
@@ -70,7 +74,8 @@ class PosteriorStep(Optimizer):
 
     def forget(self) -> None:
         """Let go of what was seen."""
-        self.q, self.seen = {}, 0
+        self.q: dict[Tensor, Tensor] = {}
+        self.seen = 0
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # the wrapper evaluates, never this
