@@ -39,6 +39,9 @@ class PosteriorStep(Optimizer):
         delta: Precision of the prior divided by N.
     """
 
+    q: dict[Tensor, Tensor]
+    seen: int
+
     def __init__(
         self, params: Iterable[Tensor], *, lr: float, beta1: float, beta2: float, damping: float, delta: float
     ) -> None:
@@ -74,8 +77,7 @@ class PosteriorStep(Optimizer):
 
     def forget(self) -> None:
         """Let go of what was seen."""
-        self.q: dict[Tensor, Tensor] = {}
-        self.seen = 0
+        self.q, self.seen = {}, 0
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # the wrapper evaluates, never this
