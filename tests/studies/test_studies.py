@@ -168,7 +168,7 @@ def test_a_result_is_shown_and_drawn(tmp_path: Path) -> None:
         "A4: Is CSAM better calibrated than SAM",
         "Rule, written before the runs: Held if",
         "Published: CSAM paper, CIFAR results.",
-        "sam, CIFAR-10, ResNet-56, ρ 0.05          94.5",
+        "sam, CIFAR-10, ResNet-56, ρ 0.05         94.5                     1.83\n",
         "10.92 ± 0.23",
         "Verdict: held. ECE of SAM − ECE of CSAM is 0.0166 (0.015 to 0.0182, n = 5), above 0",
         f"Figures: {tmp_path}/a4-1-reliability.png, {tmp_path}/a4-2-ece_bars.png",

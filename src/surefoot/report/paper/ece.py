@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
 
 from surefoot.evaluate import value_of
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import COLORS, Drawn, canvas, curve, grouped, labels, legend
+from surefoot.statistics import spread
 
 REPAIRS: tuple[str | None, ...] = (None, "temperature", "isotonic")
 
@@ -23,9 +23,10 @@ def ece_bars(runs: list[RunFolder]) -> Drawn:
         values = [[100 * value for run in group.runs for value in _ece(run, repair)] for group in groups]
         if not all(values):
             continue
-        error = [statistics.stdev(found) if len(found) > 1 else 0.0 for found in values]
+        bars = [spread(found) for found in values]
+        error = [bar.sd or 0.0 for bar in bars]
         at = [index + 0.27 * (place - 1) for index in range(len(groups))]
-        axis.bar(at, [statistics.fmean(found) for found in values], 0.25, yerr=error, color=COLORS[place], capsize=2)
+        axis.bar(at, [bar.mean for bar in bars], 0.25, yerr=error, color=COLORS[place], capsize=2)
         axis.bar([0], [0], color=COLORS[place], label=repair or "nothing done")
     axis.set_xticks(
         range(len(groups)), [group.label for group in groups], fontsize=8, rotation=0 if len(groups) < 5 else 30

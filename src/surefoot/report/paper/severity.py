@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import Drawn, Group, canvas, grouped, labels, legend
+from surefoot.statistics import spread
 
 METRICS = {"accuracy": "accuracy %", "ece": "ECE %"}
 Values = dict[str, dict[int, list[float]]]  # corruption → severity → one value per run
@@ -40,8 +40,8 @@ def severity(runs: list[RunFolder]) -> Drawn:
 
 def _line(axis: Drawn, group: Group, values: dict[int, list[float]]) -> None:
     at = sorted(values)
-    means = [100 * statistics.fmean(values[level]) for level in at]
-    spreads = [100 * statistics.stdev(values[level]) if len(values[level]) > 1 else 0.0 for level in at]
+    points = [spread(values[level]) for level in at]
+    means, spreads = [100 * point.mean for point in points], [100 * (point.sd or 0.0) for point in points]
     style = {"color": group.color, "linestyle": group.style, "label": group.label}
     axis.errorbar(at, means, spreads, marker="o", markersize=3, capsize=2, linewidth=1.3, **style)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from typing import Any
 
@@ -10,6 +9,7 @@ from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import COLORS, SYMBOLS, Drawn, canvas, labels
+from surefoot.statistics import spread
 
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 METRICS = (
@@ -30,12 +30,11 @@ def sweep(runs: list[RunFolder], *, over: str = "rho", by: str | None = None) ->
     for axis, (key, name, scale) in zip(axes[0], shown, strict=True):
         for color, (value, line) in zip(COLORS, sorted(lines.items(), key=lambda item: str(item[0])), strict=False):
             xs = sorted(x for x in line if key in line[x])
-            means = [scale * statistics.fmean(line[x][key]) for x in xs]
-            spreads = [scale * statistics.stdev(line[x][key]) if len(line[x][key]) > 1 else 0.0 for x in xs]
+            points = [spread(line[x][key]) for x in xs]
             axis.errorbar(
                 xs,
-                means,
-                spreads,
+                [scale * point.mean for point in points],
+                [scale * (point.sd or 0.0) for point in points],
                 fmt="o-",
                 color=color,
                 markersize=3,
@@ -71,10 +70,7 @@ def heat_map(runs: list[RunFolder], *, x: str = "gamma", y: str = "rho", metric:
     xs, ys = sorted({at for line in lines.values() for at in line}), sorted(lines)
     if not xs or not ys:
         return None
-    values = [
-        [statistics.fmean(lines[row][at][metric]) if lines[row][at][metric] else float("nan") for at in xs]
-        for row in ys
-    ]
+    values = [[spread(lines[row][at][metric]).mean for at in xs] for row in ys]
     figure, axes = canvas(1, 1, width=1.5 + 0.8 * len(xs), height=1.3 + 0.5 * len(ys))
     axis = axes[0][0]
     axis.grid(visible=False)
