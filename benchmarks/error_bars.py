@@ -3,7 +3,7 @@
     python benchmarks/error_bars.py                               nine trainings, some minutes on one core
     python benchmarks/error_bars.py --seeds 0 --lrs 0.05 --tol 1e-2
 
-Networks on the embedded digits, SGD with momentum 0.9 on batches of 32, a measurement every ten steps at a probe of 128.
+Networks on the embedded digits, SGD with momentum 0.9 on batches of 32, measured every ten steps at a probe of 128.
 A value is outside where it is farther from the truth than its error and the rounding of single precision.
 """
 

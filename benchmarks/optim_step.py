@@ -6,6 +6,10 @@ setting is a process of its own.
 
     python benchmarks/optim_step.py                         # everything, some minutes
     python benchmarks/optim_step.py --rows mlp16 --rounds 50 --threads 1 --malloc default
+    python benchmarks/optim_step.py --before ../other/src --rows mlp16 --threads 1 --malloc default
+
+The last one loads another version of the package as well, in the same process, and steps both in turns: it prints the
+ratio of the medians, new to old, for each method.
 
 Contestants that are not installed (pytorch-optimizer) are left out and named.
 """
@@ -38,18 +42,14 @@ ROWS = {
 OURS = {
     "surefoot sam": "sam",
     "surefoot csam": "csam",
-    "surefoot csam, low_rank": "csam",
-    "surefoot sam, low_rank": "sam",
     "surefoot looksam k=5": "looksam:k=5",
     "surefoot csam every=5": "csam:every=5",
-    "surefoot csam every=5, low_rank": "csam:every=5",
     "surefoot rst p=0.25": "rst:p=0.25",
-    "surefoot rst p=0.25, low_rank": "rst:p=0.25",
     "surefoot aesam": "aesam",
     "surefoot esam": "esam",
 }
-ALWAYS = ("sgd", "floor", "floor + SGD's step", "bare swap", "bare ghost")
-MLP_ONLY = ("bare ghost",)
+BEFORE = ", before"
+ALWAYS = ("sgd", "floor", "floor + SGD's step", "bare swap")
 Step = Callable[[], Any]
 
 
@@ -109,12 +109,11 @@ def networks() -> dict[str, Callable[[], tuple[Any, Any, Any]]]:
     return {"mlp128": row(mlp, 128), "mlp16": row(mlp, 16), "resnet": row(resnet, 128), "vit": row(ViT, 64)}
 
 
-def contestants(row: str, only: list[str] | None) -> dict[str, Step]:
+def contestants(row: str, only: list[str] | None, before: str | None) -> dict[str, Step]:
     """Give, for each contestant, a function that makes one step on a network of its own."""
     made: dict[str, Step] = {}
-    for name, factory in [*plain(), *ours(), *peers()]:
-        is_asked_for = only is None or name in ALWAYS or any(name.startswith(wanted) for wanted in only)
-        if is_asked_for and (name not in MLP_ONLY or row.startswith("mlp")):
+    for name, factory in [*plain(), *ours(), *older(before), *([] if before else peers())]:
+        if only is None or name in ALWAYS or any(name.startswith(wanted) for wanted in only):
             made[name] = factory(*networks()[row]())
     return made
 
@@ -179,44 +178,6 @@ def plain() -> Iterator[tuple[str, Callable[..., Step]]]:
 
         return step
 
-    def bare_ghost(model: Any, x: Any, y: Any) -> Step:
-        """Step SAM without moving the first weight, as the low-rank path does it, with as little care as above."""
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-        first, *rest = (module for module in model if not isinstance(module, torch.nn.Flatten))
-        above = torch.nn.Sequential(*rest)
-        small = [first.bias, *above.parameters()]
-        places = [torch.empty_like(p) for p in small]
-
-        def step() -> None:
-            optimizer.zero_grad()
-            a = x.flatten(1)
-            with torch.no_grad():
-                product = a @ first.weight.mT
-            z = (product + first.bias).requires_grad_()
-            z.retain_grad()
-            cross_entropy(above(z), y).backward()
-            with torch.no_grad():
-                gram, delta, grads = a @ a.mT, z.grad, [p.grad for p in small]
-                square = (gram * (delta @ delta.mT)).sum() + torch.stack(torch._foreach_norm(grads)).square().sum()
-                scale = 0.05 / (square.sqrt().item() + 1e-12)
-                for p, grad, place in zip(small, grads, places, strict=True):
-                    torch.add(p, grad, alpha=scale, out=place)
-                product.addmm_(gram, delta, alpha=scale)
-            del grads, grad
-            kept = [p.data for p in small]
-            for p, place in zip(small, places, strict=True):
-                p.data = place
-            optimizer.zero_grad()
-            z = product + first.bias
-            z.retain_grad()
-            cross_entropy(above(z), y).backward()
-            first.weight.grad = z.grad.mT @ a
-            for p, own in zip(small, kept, strict=True):
-                p.data = own
-            optimizer.step()
-
-        return step
-
     def two_steps(model: Any, x: Any, y: Any) -> Step:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
         params = list(model.parameters())
@@ -239,21 +200,20 @@ def plain() -> Iterator[tuple[str, Callable[..., Step]]]:
         return step
 
     yield from [("sgd", sgd), ("floor", floor), ("floor + SGD's step", floor_and_step)]
-    yield from [("bare swap", bare_swap), ("bare ghost", bare_ghost), ("two-step loop", two_steps)]
+    yield from [("bare swap", bare_swap), ("two-step loop", two_steps)]
 
 
 def ours() -> Iterator[tuple[str, Callable[..., Step]]]:
-    """Surefoot's on the same SGD, as a user's loop has them; with ``low_rank``, as ``surefoot train`` has them."""
+    """Surefoot's on the same SGD, as a user's loop has them."""
     from torch.nn.functional import cross_entropy
 
     from surefoot.method import parse_method
     from surefoot.optim import Parts, build_optimizer
 
-    def factory(method: str, low_rank: bool) -> Callable[..., Step]:
+    def factory(method: str) -> Callable[..., Step]:
         def make(model: Any, x: Any, y: Any) -> Step:
             text = f"{method}{',' if ':' in method else ':'}lr=0.01,momentum=0.9,weight_decay=0"
             optimizer = build_optimizer(parse_method(text), model)
-            optimizer.low_rank = low_rank
             if method == "esam":  # which takes a part of the batch
                 parts = Parts(lambda part: cross_entropy(model(x[part]), y[part], reduction="none"), n=len(y))
                 return lambda: optimizer.step(parts)
@@ -262,7 +222,29 @@ def ours() -> Iterator[tuple[str, Callable[..., Step]]]:
         return make
 
     for name, method in OURS.items():
-        yield name, factory(method, "low_rank" in name)
+        yield name, factory(method)
+
+
+def older(folder: str | None) -> Iterator[tuple[str, Callable[..., Step]]]:
+    """Return the same from another version of the package, loaded beside this one."""
+    if folder is None:
+        return
+    today = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "surefoot"}
+    sys.path.insert(0, folder)
+    try:
+        found = list(ours())
+        for _, factory in found:  # so that everything is imported from there
+            factory(*networks()["mlp16"]())()
+        home = sys.modules["surefoot"].__file__ or ""
+        if not os.path.samefile(os.path.dirname(os.path.dirname(home)), folder):
+            raise SystemExit(f"Expected a package surefoot in {folder}, but got {home}.")
+    finally:
+        sys.path.remove(folder)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "surefoot"]:
+            del sys.modules[name]
+        sys.modules.update(today)
+    for name, factory in found:
+        yield f"{name}{BEFORE}", factory
 
 
 def peers() -> Iterator[tuple[str, Callable[..., Step]]]:
@@ -301,8 +283,8 @@ def peers() -> Iterator[tuple[str, Callable[..., Step]]]:
 def measure(row: str, options: argparse.Namespace) -> dict[str, float]:
     """Return each contestant's median seconds per step."""
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
-    rounds, only = options.rounds, options.only
-    steps = contestants(row, only)
+    rounds = options.rounds
+    steps = contestants(row, options.only, options.before)
     per_turn = {"mlp128": 3, "mlp16": 10}.get(row, 1)
     if any("=5" in name or "p=" in name for name in steps):
         per_turn = max(5, per_turn)  # a whole cycle of those that climb at every fifth step
@@ -335,7 +317,9 @@ def show(results: list[dict[str, Any]]) -> None:
         for row, medians in result["seconds"].items():
             print(f"  {ROWS[row]} (SGD {1e3 * medians['sgd']:.2f} ms)")
             for name, seconds in medians.items():
-                print(f"    {name:32s} {seconds / medians['sgd']:6.2f} {seconds / medians['floor']:6.2f}")
+                old = medians.get(f"{name}{BEFORE}")
+                change = "" if old is None else f"   {seconds / old:5.3f} of before"
+                print(f"    {name:32s} {seconds / medians['sgd']:6.2f} {seconds / medians['floor']:6.2f}{change}")
 
 
 def main() -> None:
@@ -349,13 +333,14 @@ def main() -> None:
     parser.add_argument(
         "--clock", choices=["wall", "cpu"], default="wall", help="cpu: this process's own time, for a busy machine"
     )
+    parser.add_argument("--before", metavar="SRC", help="folder with another version of the package to compare with")
     parser.add_argument("--json", help="write the medians to this file")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         worker(options)
         return
-    if not list(peers()):
+    if not options.before and not list(peers()):
         print("pytorch-optimizer is not installed and left out: pip install pytorch-optimizer", file=sys.stderr)
     results = []
     for threads in options.threads:
@@ -363,6 +348,7 @@ def main() -> None:
             words = ["--rows", *options.rows, "--rounds", str(options.rounds), "--threads", str(threads)]
             words += ["--clock", options.clock]
             words += ["--only", *options.only] if options.only else []
+            words += ["--before", options.before] if options.before else []
             done = subprocess.run(
                 [sys.executable, __file__, "--worker", *words],
                 env={**os.environ, **MALLOC[malloc], "OMP_NUM_THREADS": str(threads)},

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from surefoot.metrics import describe
 from surefoot.records import RunFolder
+from surefoot.registry import METRICS
 from surefoot.schema import MethodSpec, PartSpec, RunSpec
 
 BINS = {"count": [0, 2, 8], "confidence": [None, 0.5, 0.9], "accuracy": [None, 0.5, 0.75]}
@@ -99,7 +101,7 @@ def _measures(
     values: Mapping[str, float], tce: float | None, bins: Mapping[str | None, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     plain = _values("test", values)
-    scaled = [{"split": "test", "calibrator": "temperature", "metric": "ece", "value": tce}] if tce is not None else []
+    scaled = [_value("test", "temperature", "ece", tce)] if tce is not None else []
     binned = [
         {"split": "test", "calibrator": name, "metric": "reliability", "bins": dict(counts)}
         for name, counts in bins.items()
@@ -109,7 +111,14 @@ def _measures(
 
 
 def _values(split: str, values: Mapping[str, float]) -> list[dict[str, Any]]:
-    return [{"split": split, "calibrator": None, "metric": key, "value": value} for key, value in values.items()]
+    return [_value(split, None, key, value) for key, value in values.items()]
+
+
+def _value(split: str, calibrator: str | None, metric: str, value: float) -> dict[str, Any]:
+    described = describe(METRICS[metric])
+    if calibrator:
+        described["label"] += " after T"
+    return {"split": split, "calibrator": calibrator, "metric": metric, "value": value, **described}
 
 
 def _constants(constant: tuple[float, float, float] | None) -> list[dict[str, Any]]:

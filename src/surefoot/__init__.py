@@ -16,10 +16,7 @@ __version__ = "0.1.0"
 
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 _HOMES = {
-    str(alias.asname): (str(node.module), alias.name)
-    for node in _STUB.body
-    if isinstance(node, ast.ImportFrom)
-    for alias in node.names
+    alias.name: str(node.module) for node in _STUB.body if isinstance(node, ast.ImportFrom) for alias in node.names
 }
 
 __all__ = sorted(_HOMES)
@@ -29,8 +26,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
-    module, original = _HOMES[name]
-    value = getattr(import_module(module), original)
+    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

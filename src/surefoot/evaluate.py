@@ -1,87 +1,140 @@
-"""From a run folder's predictions to its measures."""
+"""From a run's predictions to its measures: what is shown, and whatever else is asked for, each computed once.
+
+A measure has a key, as :mod:`~surefoot.metric_keys` reads it: a metric, and perhaps a calibrator that was fitted on the
+calibration split. ``reliability`` stands for the bins of the diagram. What was computed stays in the run folder, with
+all that is needed to show it. Torch is imported only when something has to be computed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from surefoot.metrics.reliability import reliability
+from surefoot.metric_keys import read_metric, split_key
 from surefoot.records import RunFolder
-from surefoot.registry import CALIBRATORS, METRICS, Part
-from surefoot.schema import SPLITS, Predictions
+from surefoot.registry import CALIBRATORS
+from surefoot.schema import Predictions, SplitName
 
-REPAIRS = ("temperature", "isotonic")
+Record = dict[str, Any]
+
+IN_TABLE = ("accuracy", "ece", "nll", "ece@temperature")
+SHOWN = (*IN_TABLE, "brier")  # on the page
+DIAGRAMS = ("reliability", "reliability@temperature", "reliability@isotonic")
+CONSTANT = "constant_accuracy"
 
 
-def evaluate(folder: RunFolder, passes: int) -> list[dict[str, Any]]:
-    """Measure a run: the metrics on every split, and on the test split once more behind the usual calibrators.
+def key_of(record: Record) -> str:
+    """Return the key of a record: its metric, and the calibrator that it was computed behind."""
+    return f"{record['metric']}@{record['calibrator']}" if record["calibrator"] else str(record["metric"])
 
-    Calibrators are fitted on the calibration split only. Beside each split's accuracy stands that of always saying one
-    class. The measures are written to the folder. Metrics whose time grows with the square of the number of examples
-    are left out; ``surefoot audit`` has the others' intervals.
+
+def evaluate(run: RunFolder, passes: int) -> list[Record]:
+    """Measure a run on all that its page shows: the calibration split, which is chosen by, and the test split.
 
     Args:
-        folder: Holds the predictions.
+        run: Holds the predictions.
         passes: What the run cost, in gradient passes.
 
     Returns:
-        The records, as written.
+        The records, as written to the folder.
     """
-    records = list(_measure(folder))
-    stamp = {"run": folder.run_id, "seed": folder.spec.seed, "passes": passes}
-    records = [{**stamp, **record} for record in records]
-    folder.write_measures(records)
+    plain = [key for key in SHOWN if "@" not in key]
+    records = _compute(run, [*plain, CONSTANT], "calibration", passes)
+    records += _compute(run, [*SHOWN, CONSTANT, *DIAGRAMS], "test", passes)
+    run.write_measures(records)
     return records
 
 
-def _measure(folder: RunFolder) -> Iterator[dict[str, Any]]:
-    common = int(np.bincount(folder.predictions("train").labels).argmax())
-    for split in SPLITS:
-        predictions = folder.predictions(split)
-        yield from _score(predictions, calibrator=None)
-        yield _beside_constant(predictions, common)
-    held_out, test = folder.predictions("calibration"), folder.predictions("test")
-    for name in REPAIRS:
-        fitted = CALIBRATORS[name].build(held_out)
-        settings = {key: value for key, value in dataclasses.asdict(fitted).items() if isinstance(value, int | float)}
-        for record in _score(fitted(test), calibrator=name):
-            yield {**record, "fitted": settings}
+def measures_of(run: RunFolder, keys: Sequence[str], *, split: SplitName = "test") -> dict[str, Record]:
+    """Read measures of a run; those that it does not hold are computed from its predictions and kept in the folder.
+
+    Args:
+        run: A finished run.
+        keys: As :func:`~surefoot.metric_keys.read_metrics` gives them, or ``reliability``.
+        split: Of which predictions.
+
+    Returns:
+        Records by key; without those of a run that was kept without its predictions.
+    """
+    records = run.measures()
+    found = {key_of(record): record for record in records if record["split"] == split}
+    missing = [key for key in dict.fromkeys(keys) if not _is_complete(found.get(key))]
+    if missing and run.has_predictions(split):
+        passes = (run.done() or {}).get("passes")
+        new = {key_of(record): record for record in _compute(run, missing, split, passes)}
+        kept = [record for record in records if record["split"] != split or key_of(record) not in new]
+        _keep(run, [*kept, *new.values()])
+        found |= new
+    return {key: found[key] for key in keys if key in found}
 
 
-def _score(predictions: Predictions, calibrator: str | None) -> Iterator[dict[str, Any]]:
+def value_of(run: RunFolder, key: str, *, split: SplitName = "test") -> float | None:
+    """Read one measure of a run, see :func:`measures_of`; None where it is not defined or not to be had."""
+    found = measures_of(run, [key], split=split).get(key)
+    value: float | None = found["value"] if found else None
+    return value
+
+
+def _is_complete(record: Record | None) -> bool:
+    """Say whether a record is there and says how it is shown."""
+    return record is not None and ("unit" in record or "bins" in record or record["metric"] == CONSTANT)
+
+
+def _keep(run: RunFolder, records: Iterable[Record]) -> None:
+    with suppress(OSError):  # a folder that may only be read: then they are computed again another time
+        run.write_measures(records)
+
+
+def _compute(run: RunFolder, keys: Sequence[str], split: SplitName, passes: int | None) -> list[Record]:
+    stamp = {"run": run.run_id, "seed": run.spec.seed, "passes": passes, "split": split}
+    predictions: dict[str | None, tuple[Predictions, Record]] = {None: (run.predictions(split), {})}
+    records = []
+    for key in keys:
+        metric, calibrator = split_key(key)
+        if calibrator not in predictions:
+            predictions[calibrator] = _calibrated(run, str(calibrator), predictions[None][0])
+        scored, fitted = predictions[calibrator]
+        place = {**stamp, "calibrator": calibrator, "metric": metric}
+        records.append({**place, **_score(run, metric, calibrator, scored), **fitted})
+    return records
+
+
+def _calibrated(run: RunFolder, name: str, scored: Predictions) -> tuple[Predictions, Record]:
+    """Fit on the calibration split, which a calibrator refuses to be scored on."""
+    fitted = CALIBRATORS[name].build(run.predictions("calibration"))
+    settings = {key: value for key, value in dataclasses.asdict(fitted).items() if isinstance(value, int | float)}
+    return fitted(scored), {"fitted": settings}
+
+
+def _score(run: RunFolder, metric: str, calibrator: str | None, predictions: Predictions) -> Record:
+    if metric == CONSTANT:
+        return _beside_constant(predictions, int(np.bincount(run.predictions("train").labels).argmax()))
+    import torch
+
+    from surefoot.metrics import describe, reliability
+
     probs = torch.from_numpy(predictions.logits).double().softmax(1)
-    labels = torch.from_numpy(predictions.labels)
-    place = {"split": predictions.split, "calibrator": calibrator}
-    for part in (part for part in METRICS if not part.facts.get("quadratic")):
-        yield {**place, "metric": part.name, "value": _value(part, probs, labels), **_description(part)}
-    bins = dataclasses.asdict(reliability(probs, labels))
-    yield {**place, "metric": "reliability", "bins": bins}
+    if metric == "reliability":
+        return {"bins": dataclasses.asdict(reliability(probs, predictions.labels))}
+    part, options = read_metric(metric)
+    value = float(part.build(probs, torch.from_numpy(predictions.labels), **options))
+    described = describe(part, options)
+    if calibrator:
+        described["label"] += f" after {'T' if calibrator == 'temperature' else calibrator}"
+    return {"value": value if math.isfinite(value) else None, **described}
 
 
-def _beside_constant(predictions: Predictions, common: int) -> dict[str, Any]:
+def _beside_constant(predictions: Predictions, common: int) -> Record:
     """Return the accuracy of always saying one class, by how much the network leads, and that lead's standard error.
 
     Both answer the same examples, so the error is that of a mean of paired differences of −1, 0 and 1.
     """
     constant = predictions.labels == common
     lead = (predictions.logits.argmax(1) == predictions.labels).astype(np.float64) - constant
-    place = {"split": predictions.split, "calibrator": None, "metric": "constant_accuracy", "class": common}
     error = float(lead.std() / math.sqrt(len(lead)))
-    return {**place, "value": float(constant.mean()), "lead": float(lead.mean()), "lead_error": error}
-
-
-def _value(part: Part, probs: Tensor, labels: Tensor) -> float | None:
-    value = part.build(probs, labels).item()
-    return value if math.isfinite(value) else None
-
-
-def _description(part: Part) -> dict[str, Any]:
-    """What a reader without metric code needs to know."""
-    low, high = (bound if math.isfinite(bound) else None for bound in part.facts["range"])
-    return {"label": part.facts["label"], "lower_is_better": part.facts["lower_is_better"], "range": [low, high]}
+    return {"class": common, "value": float(constant.mean()), "lead": float(lead.mean()), "lead_error": error}

@@ -12,7 +12,7 @@ from surefoot.schema import show_option
 from tests.optim.problems import assert_same, weights
 
 TEXT = (Path(__file__).parents[2] / "docs" / "optimizers.md").read_text()
-LOOPS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+*LOOPS, VARIANT = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 ROWS = {
     row[0].strip(" `"): row
     for row in re.findall(r"^\| (`\w+`) \|(.*)\|$", TEXT.partition("<!-- parts")[0], re.MULTILINE)
@@ -30,6 +30,13 @@ def test_the_three_loops_give_the_same_weights():
         results.append(weights(found["model"]))
     assert_same(results[0], results[1])
     assert_same(results[0], results[2])
+
+
+def test_the_variant_steps_as_it_says():
+    found = {}
+    exec(VARIANT, found)
+    assert found["w"].item() == 3 - 0.5 * 3.5
+    assert found["loss"].item() == 4.5
 
 
 def test_every_row_is_of_an_optimizer():

@@ -11,10 +11,12 @@ import pytest
 
 from surefoot.report.audit_figures import slice_figure
 from surefoot.report.marks import mark_of
+from surefoot.report.measures import Measure
 from surefoot.report.page import write_page
 from surefoot.report.shift import ShiftRow, ShiftSummary
 from surefoot.report.shift_figures import _curves
-from surefoot.report.summary import Column, Spread, summarise
+from surefoot.report.summary import summarise
+from surefoot.statistics import Spread
 from tests.report.browser import drawn_page, find_browser
 from tests.runs import MEASURES, fake_run
 
@@ -126,7 +128,7 @@ def test_ticks_of_close_percentages_are_told_apart(tmp_path: Path) -> None:
         {"value": name, "verdict": {**verdict, "gap": {"estimate": at, "low": at - 0.001, "high": at + 0.001}}}
         for name, at in (("a", -0.099), ("b", -0.089))
     ]
-    column = Column("ece", "ECE", percent=True, lower_is_better=True)
+    column = Measure("ece", "ECE")
     cells = {("", 0): {"ece": Spread(0.031, None, 1)}, ("fog", 1): {"ece": Spread(0.039, None, 1)}}
     method = summarise([fake_run(tmp_path)]).rows[0]
     row = ShiftRow(method, (0,), cells, {"ece": Spread(0.039, None, 1)}, {}, None, {})

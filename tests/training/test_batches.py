@@ -11,16 +11,16 @@ from torch import nn
 
 import surefoot.experiment as experiment
 from surefoot.batches import batches, count_batches
-from surefoot.ensembles.swa import take_statistics
+from surefoot.ensembles.swa import update_batch_norm
 from surefoot.errors import InputError
 from surefoot.experiment import run
 from surefoot.losses._base import Batch, Scene
+from surefoot.moment import Horizon
 from surefoot.optim import Parts
 from surefoot.optim.sam import SAM
 from surefoot.records import RunFolder
 from surefoot.schema import Tracking
 from surefoot.studies.compare import make_spec
-from surefoot.training.loop import horizon
 from tests.conftest import small_arrays
 
 
@@ -43,9 +43,9 @@ def test_nothing_to_divide_is_refused() -> None:
 
 
 def test_the_length_of_a_run_is_that_of_whole_batches() -> None:
-    assert horizon(5000, 2, 128).n_steps == 80
-    assert horizon(5000, 2, 128).batch_size == 125
-    assert horizon(17, 1, 16).steps_per_epoch == 2  # none of the examples is left out
+    assert Horizon.of(5000, epochs=2, batch_size=128).n_steps == 80
+    assert Horizon.of(5000, epochs=2, batch_size=128).batch_size == 125
+    assert Horizon.of(17, epochs=1, batch_size=16).steps_per_epoch == 2  # none of the examples is left out
 
 
 METHODS = ["sgd", "sam:m=4", "meta_calibration", "deep:members=2", "snapshot", "swa", "mimo", "batch_ensemble", "crl"]
@@ -107,7 +107,7 @@ def test_no_part_of_a_batch_climbs_on_its_own_example(n: int) -> None:
 def test_statistics_of_averaged_weights_count_every_example_once() -> None:
     x = torch.randn(130, 4) + torch.arange(130)[:, None] / 10
     model = nn.Sequential(nn.BatchNorm1d(4, momentum=0.3))
-    take_statistics(model, [x[:64], x[64:128], x[128:]])
+    update_batch_norm(model, [x[:64], x[64:128], x[128:]])
     torch.testing.assert_close(model[0].running_mean, x.mean(0))
     assert model[0].momentum == 0.3
 

@@ -4,7 +4,7 @@ Nothing here imports torch before it is called.
 """
 
 from surefoot.api._audit import AuditReport, audit
-from surefoot.api._calibrate import calibrate, repair
+from surefoot.api._calibrate import calibrate, load_calibrator, repair
 from surefoot.api._compare import ComparisonReport, compare, read_seeds
 from surefoot.api._runs import Run, load_run
 from surefoot.api._train import check_out, train
@@ -17,6 +17,7 @@ __all__ = [
     "calibrate",
     "check_out",
     "compare",
+    "load_calibrator",
     "load_run",
     "read_seeds",
     "repair",

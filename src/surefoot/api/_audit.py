@@ -13,7 +13,7 @@ from surefoot.errors import InputError
 if TYPE_CHECKING:
     from surefoot.auditing import Audit, AuditComparison
     from surefoot.metrics.interval import Interval
-    from surefoot.metrics.verdict import Verdict
+    from surefoot.metrics.verdict import CalibrationVerdict
 
 LOGITS = "The scores are logits, where names and values do not tell."
 PROBS = "The scores are probabilities, where names and values do not tell."
@@ -48,7 +48,7 @@ class AuditReport:
         return self.audits[0]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CalibrationVerdict:
         """Over-confident, under-confident, mixed or calibrated, with the numbers that say so."""
         return self.audit.verdict
 
@@ -123,6 +123,9 @@ def audit(
     ] = None,
     bins: Annotated[int, "Bins of confidence."] = 15,
     level: Annotated[float, "Level of the intervals."] = 0.95,
+    metrics: Annotated[
+        str | Sequence[str] | None, "What to show: ece,nll,brier; ece:n_bins=30; your own as module:function."
+    ] = None,
     class_names: Sequence[str] = (),
     on_rows: Callable[[int, float | None], None] | None = None,
 ) -> AuditReport:
@@ -142,6 +145,7 @@ def audit(
         positive: Of two classes, the name or number of the one whose probability is the risk.
         bins: Bins of confidence.
         level: Level of the intervals.
+        metrics: What to show beside the verdict; else the usual measures.
         class_names: One per class, beside ``probs`` or ``logits``.
         on_rows: Called while reading, with the rows read and their share of all.
 
@@ -162,7 +166,7 @@ def audit(
 
     source, told = read_source(source, logits, probs, percent, scores, labels, labels_are, group, class_names)
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
-    options |= {"n_bins": bins, "level": level, "on_rows": on_rows}
+    options |= {"n_bins": bins, "level": level, "metrics": metrics, "on_rows": on_rows}
     if other is None:
         return AuditReport(tuple(audit_models(source, **options)))
     both = compare_audits(source, in_memory(other), **options)

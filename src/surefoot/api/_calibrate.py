@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from surefoot.auditing import Applied, Fitted
     from surefoot.calibrated import CalibratedModel
+    from surefoot.calibrators import Calibrator
 
     OnRows = Callable[[int, float | None], None]
 
@@ -134,3 +135,17 @@ def repair(
 
     source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
     return apply(Path(calibrator), source, Path(out), model=model, on_rows=on_rows, **told)
+
+
+def load_calibrator(path: Path | str) -> Calibrator:
+    """Read a calibrator that was saved.
+
+    Args:
+        path: A ``.json`` or ``.safetensors`` file.
+
+    Returns:
+        The calibrator: ``logits(array)`` and ``probs(array)`` repair, ``module()`` goes behind a network.
+    """
+    from surefoot.calibrators import load
+
+    return load(path)

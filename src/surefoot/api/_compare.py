@@ -86,7 +86,11 @@ def compare(
         str | Sequence[str],
         "Choose a method's options on the calibration split: csam:rho=0.05|0.1|0.2,gamma=0|1. Can be given again.",
     ] = (),
-    choose_by: Annotated[str, "What a grid's setting is chosen by: nll, ece, brier or accuracy."] = "nll",
+    choose_by: Annotated[str, "What a grid's setting is chosen by: nll, ece, brier or another metric."] = "nll",
+    metrics: Annotated[
+        str | Sequence[str] | None,
+        "What to show: ece,nll,brier; ece:n_bins=30; ece@temperature; your own as module:function.",
+    ] = None,
     settings: Settings,
     watching: Watching,
     seeds: Annotated[str | int | Sequence[int], "How many seeds, or which: 3, or 0,1,5."] = 3,
@@ -107,6 +111,8 @@ def compare(
         methods: The first is the baseline.
         grid: Sweeps over options, as ``csam:rho=0.05|0.1|0.2,gamma=0|1|2``.
         choose_by: What a grid's setting is chosen by: a proper score, the NLL, unless told otherwise.
+        metrics: What to show in table and page; else accuracy, ECE, NLL and ECE after temperature scaling. What a run
+            does not hold yet is computed from its predictions.
         settings: Data, model, epochs and all else that determines a run.
         watching: What to measure on the way.
         seeds: How many, or which.
@@ -124,6 +130,7 @@ def compare(
         RunError: If no run of the methods finished.
     """
     from surefoot.experiment import folder_name
+    from surefoot.metric_keys import read_metrics
     from surefoot.report.document import check_page
     from surefoot.report.grid import check_choice, choose_setting
     from surefoot.report.page import write_page
@@ -133,7 +140,8 @@ def compare(
 
     out = check_out(out)
     check_page(out / "report.html")  # before hours of training, not after them
-    check_choice(choose_by)
+    decides = check_choice(choose_by)
+    shown = read_metrics(metrics) if metrics else None
     texts = [grid] if isinstance(grid, str) else list(grid)
     named = split_methods(methods) if isinstance(methods, str) else list(methods)
     chosen_seeds = read_seeds(seeds)
@@ -141,7 +149,7 @@ def compare(
     sweeps = {text: [settings.spec(method) for method in expand_grid(text)] for text in texts}
     every = [*specs, *(spec for sweep in sweeps.values() for spec in sweep)]
     todo = plan(every, chosen_seeds, out, fresh=fresh, tracking=watching.tracking(), keep_every=keep_checkpoints)
-    words = {"methods": named, "grid": texts or None, "choose_by": choose_by, "seeds": chosen_seeds}
+    words = {"methods": named, "grid": texts or None, "choose_by": choose_by, "metrics": shown, "seeds": chosen_seeds}
     _write_config(out, {**words, **asdict(settings), **asdict(watching), "keep_checkpoints": keep_checkpoints})
     made = make_runs(todo, workers=jobs, listen=progress(todo) if progress else None)
     done = {run.path: run for run in made.runs}
@@ -150,12 +158,12 @@ def compare(
         paths = [out / folder_name(replace(spec, seed=seed)) for spec in these for seed in chosen_seeds]
         return [done[path] for path in paths if path in done]
 
-    grids = [choose_setting(text, finished(sweep), choose_by, len(chosen_seeds)) for text, sweep in sweeps.items()]
+    grids = [choose_setting(text, finished(sweep), decides, len(chosen_seeds)) for text, sweep in sweeps.items()]
     compared = [*finished(specs), *(run for each in grids if each.chosen for run in each.chosen.runs)]
     if not compared:
         why = next((str(error) for error in made.failed.values()), "No setting of a grid beats a constant answer.")
         raise RunError(f"Expected at least one run to compare, but there is none. {why}")
-    summary = summarise(compared)
+    summary = summarise(compared, shown)
     page = write_page(summary, out / "report.html", command=command, grids=grids)
     return ComparisonReport(tuple(map(Run, made.runs)), made.failed, summary, tuple(grids), page)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surefoot.errors import InputError
-from surefoot.schema import SPLITS, RunSpec
+from surefoot.schema import SPLITS, RunSpec, SplitName
 
 if TYPE_CHECKING:
     from torch import nn
@@ -49,6 +49,22 @@ class Run:
     def measures(self) -> Any:
         """One row per split, calibrator and metric."""
         return table(record for record in self.folder.measures() if "value" in record)
+
+    def measure(self, metric: str, *, split: SplitName = "test") -> float | None:
+        """Return a metric of the run's predictions; what the run does not hold yet is computed and kept.
+
+        Args:
+            metric: For example ``"brier"``, ``"ece:n_bins=30"`` or ``"ece@temperature"``.
+            split: Of which examples.
+
+        Returns:
+            A fraction, not percent; None where the metric is not defined.
+        """
+        from surefoot.evaluate import value_of
+        from surefoot.metric_keys import read_metrics
+
+        (key,) = read_metrics(metric)
+        return value_of(self.folder, key, split=split)
 
     @cached_property
     def predictions(self) -> Any:

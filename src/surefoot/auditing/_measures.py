@@ -1,91 +1,168 @@
-"""Every measure of an audit, with its interval where it has one, and what chance alone makes of calibration errors."""
+"""The measures of an audit, with intervals where there are some, and what chance alone makes of calibration errors."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from surefoot.auditing._reading import Moments, Reading
+import torch
+
+from surefoot.auditing._reading import Reading, ValueSums, part_of
+from surefoot.errors import InputError
+from surefoot.metric_keys import read_metrics
 from surefoot.metrics.bootstrap import WHY_NONE
-from surefoot.metrics.chance import Chance, chance_of_sums, chance_of_top, classwise_chance
+from surefoot.metrics.chance import Chance, chance, chance_of_sums, chance_of_top, classwise_chance
+from surefoot.metrics.describe import range_of
 from surefoot.metrics.interval import Interval, no_interval
 from surefoot.metrics.mean_losses import Losses, loss_of_parts
 from surefoot.metrics.ranking_interval import area, risk
 from surefoot.metrics.reliability import Consistency
-from surefoot.registry import METRICS
+from surefoot.metrics.shares import exact_ends
+from surefoot.registry import Part
 from surefoot.seeding import generator
 
-OF_BINS = ("debiased_ece", "rms_ce", "mce")
-OF_TOP = ("ada_ece", "smooth_ece", "kce")
+SHOWN = (
+    *("accuracy", "confidence_gap", "ece", "debiased_ece", "ada_ece", "smooth_ece", "kce", "rms_ce", "mce"),
+    *("classwise_ece", "nll", "brier", "misclassification_auroc", "aurc"),
+)
+_ON_PAGE_ONLY = ("ada_ece", "kce", "rms_ce", "mce", "aurc")
+IN_TABLE = tuple(key for key in SHOWN if key not in _ON_PAGE_ONLY)
+BESIDE_RISK = ("accuracy", "nll", "brier")  # of two classes, beside the measures of the risk
 _DRAWS = 100  # of labels, for measures that take long
 _MOST_VALUES = 1_000_000  # rows × classes whose labels are drawn
+_MOST_PAIRED = 2_000  # rows for metrics whose time grows with their square
 
 
-def measure(reading: Reading, level: float) -> dict[str, Interval]:
-    """Compute what the verdict does not hold.
+def wanted(metrics: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Read which metrics an audit is to show.
+
+    Args:
+        metrics: As people type them; else the usual ones.
+
+    Returns:
+        Their keys.
+
+    Raises:
+        InputError: If there is no such metric, or it is to stand behind a calibrator.
+    """
+    keys = read_metrics(metrics) if metrics else SHOWN
+    if behind := [key for key in keys if "@" in key]:
+        raise InputError(f"Expected metrics of the file as it is, but got {behind[0]!r}. Use `surefoot calibrate`.")
+    return tuple(keys)
+
+
+def measure(reading: Reading, keys: Sequence[str], known: Mapping[str, Interval], level: float) -> dict[str, Interval]:
+    """Compute what is wanted.
 
     Args:
         reading: What was read.
+        keys: Of the metrics.
+        known: What the verdict holds already, by metric.
         level: Of the intervals.
 
     Returns:
-        Intervals by metric; a metric that is not defined on these rows is left out.
+        Intervals by key; a metric that is not defined on these rows is left out.
     """
-    found = {
-        name: no_interval(name, METRICS[name].facts["finish"](reading.bins.sums).item(), level, WHY_NONE)
-        for name in OF_BINS
-    }
-    for name in reading.moments:
-        found[name] = _mean(name, reading, level)
-    classwise = reading.class_bins.compute().item()
-    found["classwise_ece"] = no_interval("classwise_ece", classwise, level, WHY_NONE)
-    for name in OF_TOP:
-        value = METRICS[name].facts["top"](reading.confidence, reading.correct).item()
-        found[name] = no_interval(name, value, level, WHY_NONE)
-    found["aurc"] = risk(reading.confidence, reading.correct, level, _DRAWS, generator(0, "bootstrap"))
-    ranked = area("misclassification_auroc", reading.confidence, reading.correct, level)
-    if math.isfinite(ranked.estimate):
-        found[ranked.metric] = ranked
+    found = {}
+    for key in keys:
+        part, options = part_of(key, reading.n_bins)
+        own = known.get(part.name) if options.get("n_bins", reading.n_bins) == reading.n_bins else None
+        each = own or _interval(key, part, options, reading, level)
+        if not math.isnan(each.estimate):
+            found[key] = each
     return found
 
 
-def by_chance(reading: Reading, test: Consistency) -> dict[str, Chance]:
+def _interval(key: str, part: Part, options: dict[str, Any], reading: Reading, level: float) -> Interval:
+    kind = part.facts.get("interval")
+    if key in reading.values and kind == "parts":
+        return _mean(key, part, reading, level)
+    if key in reading.values and kind == "exact":
+        sums = reading.values[key]
+        return Interval(key, sums.mean, *exact_ends(sums.total, sums.n, level), level, "exact")
+    if kind == "log":
+        return risk(reading.confidence, reading.correct, level, _DRAWS, generator(0, "bootstrap"))
+    if kind == "delong":
+        return area(key, reading.confidence, reading.correct, level)
+    return no_interval(key, _value(key, part, options, reading), level, WHY_NONE)
+
+
+def _value(key: str, part: Part, options: dict[str, Any], reading: Reading) -> float:
+    """Compute a metric from as much of the rows as it can be computed from: their sums, else a random sample."""
+    if key in reading.values:
+        return reading.values[key].mean
+    if _is_of_bins(part, options, reading):
+        return float(part.facts["finish"](reading.bins.sums))
+    stream = reading.class_bins if _is_classwise(part, options, reading) else reading.streams.get(key)
+    if stream is not None:
+        return float(stream.compute())
+    if "top" in part.facts:
+        return float(part.facts["top"](reading.confidence, reading.correct, **options))
+    most = _MOST_PAIRED if part.facts.get("quadratic") else None
+    return float(part.build(reading.probs(most), torch.from_numpy(reading.labels[:most]), **options))
+
+
+def _is_of_bins(part: Part, options: Mapping[str, Any], reading: Reading) -> bool:
+    return bool(part.facts.get("bins")) and options["n_bins"] == reading.n_bins
+
+
+def _is_classwise(part: Part, options: Mapping[str, Any], reading: Reading) -> bool:
+    return part.name == "classwise_ece" and options["n_bins"] == reading.n_bins
+
+
+def by_chance(reading: Reading, keys: Sequence[str], test: Consistency) -> dict[str, Chance]:
     """Say what the calibration errors would be if every probability were right.
 
     Args:
         reading: What was read.
+        keys: Of the metrics; those of which no interval is known to cover are calibration errors.
         test: What is known of ECE already.
 
     Returns:
-        Mean and limit by metric.
+        Mean and limit by key.
     """
-    level = test.level
-    found = {"ece": Chance("ece", test.ece, test.expected, test.limit, test.p_value, level)}
-    for name in OF_BINS:
-        found[name] = chance_of_sums(name, reading.bins.sums, level=level)
-    for name in OF_TOP:
-        found[name] = chance_of_top(name, reading.confidence, reading.correct, n_resamples=_DRAWS, level=level)
-    classes = reading.class_bins
-    n_classes, n_bins = classes.sums.shape[1:]
-    found["classwise_ece"] = classwise_chance(
-        reading.probs(max(1000, _MOST_VALUES // max(50, n_classes))),
-        classes.compute().item(),
-        reading.n,
-        n_bins,
-        n_resamples=_DRAWS,
-        level=level,
-    )
+    found = {}
+    for key in keys:
+        part, options = part_of(key, reading.n_bins)
+        if part.facts.get("interval") in ("none", "corrected") and (each := _chance(part, options, reading, test)):
+            found[key] = each
     return found
 
 
-def _mean(name: str, reading: Reading, level: float) -> Interval:
-    every, wrong = reading.moments[name], reading.of_wrong[name]
-    right = Moments(every.n - wrong.n, every.total - wrong.total, every.squares - wrong.squares)
+def _chance(part: Part, options: dict[str, Any], reading: Reading, test: Consistency) -> Chance | None:
+    level = test.level
+    if _is_of_bins(part, options, reading):
+        if part.facts["interval"] == "corrected":
+            return Chance(part.name, test.ece, test.expected, test.limit, test.p_value, level)
+        return chance_of_sums(part.name, reading.bins.sums, level=level)
+    if "top" in part.facts:
+        top = reading.confidence, reading.correct
+        return chance_of_top(part.name, *top, n_resamples=_DRAWS, level=level, **options)
+    if _is_classwise(part, options, reading):
+        return _classwise(reading, level)
+    if len(reading.labels) < reading.n or part.facts.get("quadratic"):
+        return None  # chance makes more of fewer rows
+    labels = torch.from_numpy(reading.labels)
+    return chance(part.name, reading.probs(), labels, n_resamples=_DRAWS, level=level, **options)
+
+
+def _classwise(reading: Reading, level: float) -> Chance:
+    """Draw labels of some rows, which tells what those of all do."""
+    rows = max(1000, _MOST_VALUES // max(50, reading.n_classes))
+    estimate = float(reading.class_bins.compute())
+    return classwise_chance(reading.probs(rows), estimate, reading.n, reading.n_bins, n_resamples=_DRAWS, level=level)
+
+
+def _mean(key: str, part: Part, reading: Reading, level: float) -> Interval:
+    every, wrong = reading.values[key], reading.of_wrong[key]
+    right = ValueSums(every.n - wrong.n, every.total - wrong.total, every.squares - wrong.squares)
     if not math.isfinite(every.total):
-        return no_interval(name, every.mean, level, "it is infinite")
-    return loss_of_parts(name, _losses(right), _losses(wrong), level, METRICS[name].facts["range"])
+        return no_interval(key, every.mean, level, "it is infinite")
+    return loss_of_parts(key, _losses(right), _losses(wrong), level, range_of(part))
 
 
-def _losses(moments: Moments) -> Losses:
-    if not moments.n:
+def _losses(sums: ValueSums) -> Losses:
+    if not sums.n:
         return Losses(0, 0.0, 0.0)
-    return Losses(moments.n, moments.mean, moments.standard_error * math.sqrt(moments.n))
+    return Losses(sums.n, sums.mean, sums.standard_error * math.sqrt(sums.n))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,21 +17,23 @@ from surefoot.auditing._kind import no_probabilities
 from surefoot.auditing._labels import Array
 from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
 from surefoot.errors import InputError
+from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream, top_label
-from surefoot.registry import METRICS
+from surefoot.registry import Part
 from surefoot.seeding import generator
 
 SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
 LEAST_SAMPLED = 2_000  # rows, however many classes there are
 MOST_RANKED = 20_000  # rows for metrics that look at every example at once, hundreds of times
 MOST_SLICES = 50
+ALWAYS = ("nll", "brier")  # what files are compared by
 _TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
 
 OnRows = Callable[[int, float | None], None]  # rows read so far, and their share of the file
 
 
 @dataclass
-class Moments:
+class ValueSums:
     """Sums of a value per row: enough for its mean and the mean's standard error."""
 
     n: int = 0
@@ -61,8 +64,9 @@ class Reading:
 
     bins: Stream
     class_bins: Stream
-    moments: dict[str, Moments] = field(default_factory=lambda: {"nll": Moments(), "brier": Moments()})
-    of_wrong: dict[str, Moments] = field(default_factory=lambda: {"nll": Moments(), "brier": Moments()})
+    values: dict[str, ValueSums] = field(default_factory=dict)  # of metrics that are means over rows, by key
+    of_wrong: dict[str, ValueSums] = field(default_factory=dict)  # the same over wrongly predicted rows
+    streams: dict[str, Stream] = field(default_factory=dict)  # of other metrics that sums determine
     slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by column and value
     class_slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # the same for each of two classes
     n: int = 0
@@ -74,6 +78,11 @@ class Reading:
     confidence: Tensor = field(default_factory=lambda: torch.empty(0))  # another one, of more rows
     correct: Tensor = field(default_factory=lambda: torch.empty(0))
     doubts: tuple[str, ...] = ()  # whether these can be the predictions that they seem to be
+
+    @property
+    def n_bins(self) -> int:
+        """How many bins of confidence there are."""
+        return self.bins.sums.shape[1]
 
     @property
     def n_classes(self) -> int:
@@ -90,6 +99,7 @@ def read(
     *,
     n_bins: int,
     where: str,
+    metrics: Sequence[str] = (),
     sampled_values: int = SAMPLED_VALUES,
     on_rows: OnRows | None = None,
 ) -> Reading:
@@ -99,6 +109,7 @@ def read(
         source: Its kind is known.
         n_bins: Number of bins.
         where: The file, for messages.
+        metrics: Keys of those that are wanted; NLL and Brier score, and what bins tell, are always there.
         sampled_values: How many rows × classes to keep.
         on_rows: Called while reading.
 
@@ -107,6 +118,13 @@ def read(
         can hardly belong to the scores are refused.
     """
     reading = Reading(Stream("ece", n_bins=n_bins), Stream("classwise_ece", n_bins=n_bins))
+    parts = {key: part_of(key, n_bins) for key in dict.fromkeys([*ALWAYS, *metrics])}
+    means = {key: found for key, found in parts.items() if "each" in found[0].facts}
+    for key, (part, options) in parts.items():
+        if key in means:
+            reading.values[key], reading.of_wrong[key] = ValueSums(), ValueSums()
+        elif "sums" in part.facts and "top" not in part.facts:
+            reading.streams[key] = Stream(part.name, **options)
     digest = hashlib.blake2b(digest_size=16)
     rows, tops, folds = Sample("rows"), Sample("top labels"), Folds()
     for chunk in source.chunks():
@@ -115,12 +133,15 @@ def read(
         probs = log_p.exp()
         reading.bins.update(probs, labels)
         reading.class_bins.update(probs, labels)
-        losses = -log_p.gather(1, labels[:, None]).squeeze(1)
-        reading.impossible += int(losses.isinf().sum())
+        reading.impossible += int(log_p.gather(1, labels[:, None]).isinf().sum())
         confidence, correct = top_label(probs, labels)
-        for name, values in (("nll", losses), ("brier", METRICS["brier"].facts["each"](probs, labels))):
-            reading.moments[name].add(values)
-            reading.of_wrong[name].add(values[~correct])
+        for key, (part, options) in means.items():
+            of_logs, each = part.facts.get("each_of_logs"), part.facts["each"]
+            values = of_logs(log_p, labels, **options) if of_logs else each(probs, labels, **options)
+            reading.values[key].add(values)
+            reading.of_wrong[key].add(values[~correct])
+        for stream in reading.streams.values():
+            stream.update(probs, labels)
         _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins, where)
         if probs.shape[1] == 2:
             _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins, where)
@@ -137,6 +158,12 @@ def read(
     if reading.n:
         reading.doubts = doubts_about(reading.logits, reading.labels, reading.confidence.numpy(), source)
     return reading
+
+
+def part_of(key: str, n_bins: int) -> tuple[Part, dict[str, Any]]:
+    """Find a metric by its key, with all its options; unless it says another, the number of bins is the audit's."""
+    part, options = read_metric(key)
+    return part, {**options, "n_bins": n_bins} if "n_bins" in options and "n_bins" not in key else options
 
 
 def log_probs(chunk: Chunk, source: Source, start: int, where: str) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.auditing._reading import Folds, Moments, OnRows, Reading, walk
+from surefoot.auditing._reading import Folds, OnRows, Reading, ValueSums, walk
 from surefoot.auditing._source import Source
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
 from surefoot.metrics import Stream
@@ -75,7 +75,7 @@ def repair(
     else:
         pair, on = (fit(reading, reading.folds == 1), fit(reading, reading.folds == 0)), "one half of the rows"
         on += ", scored on the other, and the other way round"
-    bins, losses, folds = Stream("ece", n_bins=n_bins), Moments(), Folds()
+    bins, losses, folds = Stream("ece", n_bins=n_bins), ValueSums(), Folds()
     by_half = torch.tensor(pair, dtype=torch.float64)
     for logits, labels in walk(source, where, on_rows):
         half = torch.from_numpy(folds.next(len(labels)))
@@ -84,7 +84,7 @@ def repair(
     return Repair(overall, on, after.ece, after.consistency, losses.mean, after.reliability), ""
 
 
-def _score(logits: Tensor, labels: Tensor, bins: Stream, losses: Moments) -> None:
+def _score(logits: Tensor, labels: Tensor, bins: Stream, losses: ValueSums) -> None:
     log_p = logits.log_softmax(1)
     bins.update(log_p.exp(), labels)
     losses.add(-log_p.gather(1, labels[:, None]).squeeze(1))

@@ -33,7 +33,7 @@ from surefoot.records import check_output
 
 
 @dataclass(frozen=True)
-class Quality:
+class CalibrationScores:
     """How far off some predictions are: ECE of what ``Applied.of`` names as a fraction, NLL in nats."""
 
     ece: Interval
@@ -52,9 +52,9 @@ class Applied:
     """Whose probability is looked at: the confidence, or of two classes that of the positive one."""
     means: tuple[float, float]
     """Its mean before and after."""
-    before: Quality | None
+    before: CalibrationScores | None
     """None, as ``after``, where the file has no labels to score by."""
-    after: Quality | None
+    after: CalibrationScores | None
     notes: tuple[str, ...] = ()
     """What a reader must know about the file."""
 
@@ -176,8 +176,8 @@ def _apply_labelled(
         n=reading.n,
         of=of,
         means=(before[1].sum().item() / reading.n, after[1].sum().item() / reading.n),
-        before=Quality(bootstrap_sums("ece", before), reading.moments["nll"].mean),
-        after=Quality(bootstrap_sums("ece", after), losses / reading.n),
+        before=CalibrationScores(bootstrap_sums("ece", before), reading.values["nll"].mean),
+        after=CalibrationScores(bootstrap_sums("ece", after), losses / reading.n),
         notes=(*reading.doubts, *source.notes),
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from surefoot.auditing._kind import Said
 from surefoot.auditing._labels import Meaning
-from surefoot.auditing._measures import by_chance, measure
+from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measure, wanted
 from surefoot.auditing._names import Split
 from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing._repair import repair
@@ -36,6 +36,7 @@ def audit(
     positive: str | None = None,
     n_bins: int = 15,
     level: float = 0.95,
+    metrics: str | Sequence[str] | None = None,
     on_rows: OnRows | None = None,
 ) -> list[Audit]:
     """Audit a file of predictions, reading it in pieces, or predictions in memory.
@@ -54,6 +55,7 @@ def audit(
         positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
         level: Of the intervals.
+        metrics: What to show beside the verdict, such as ``"ece,nll,brier"``; else the usual measures.
         on_rows: Called while reading, with the rows read and their share of the file.
 
     Returns:
@@ -61,7 +63,8 @@ def audit(
     """
     sources = open_predictions(source, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
     name = name_of(source)
-    return [audit_source(*pair, name, n_bins, level, on_rows, positive)[0] for pair in choose(sources, model, name)]
+    found = choose(sources, model, name)
+    return [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics)[0] for pair in found]
 
 
 def choose(sources: Sequence[Source], model: str | None, where: str) -> list[tuple[Source, Source | None]]:
@@ -120,6 +123,7 @@ def audit_source(
     level: float,
     on_rows: OnRows | None,
     positive: str | None = None,
+    metrics: str | Sequence[str] | None = None,
 ) -> tuple[Audit, Reading]:
     """Audit one model.
 
@@ -131,6 +135,7 @@ def audit_source(
         level: Of the intervals.
         on_rows: Called while reading.
         positive: Of two classes, the one whose probability is the risk.
+        metrics: What to show; else the usual measures.
 
     Returns:
         The audit, and what was read.
@@ -140,7 +145,8 @@ def audit_source(
     """
     if n_bins < 1 or not 0 < level < 1:
         raise InputError(f"Expected bins ≥ 1 and a level between 0 and 1, but got {n_bins} and {level}.")
-    reading = read(source, n_bins=n_bins, where=file, on_rows=on_rows)
+    keys = wanted(metrics)
+    reading = read(source, n_bins=n_bins, where=file, metrics=keys, on_rows=on_rows)
     fitted = read(held_out, n_bins=n_bins, where=file) if held_out is not None else None
     if positive is not None and reading.n_classes != 2:
         raise InputError(f"Expected two classes with --positive, but {file} has {reading.n_classes}. Leave it out.")
@@ -154,7 +160,7 @@ def audit_source(
         verdict = replace(verdict, finding=two.finding)
         if two.temperature is None or not two.temperature.repairs:  # it would repair the confidence, not the risk
             found, why = None, two.why_no_repair or f"a temperature does not repair P({two.positive.name})"
-    measures = {"accuracy": verdict.accuracy, "confidence_gap": verdict.gap, "ece": verdict.ece}
+    known = {each.metric: each for each in (verdict.accuracy, verdict.gap, verdict.ece)}
     ranked = len(reading.confidence)
     return Audit(
         file=file,
@@ -166,8 +172,9 @@ def audit_source(
         n_classes=reading.n_classes,
         class_names=source.class_names,
         verdict=verdict,
-        measures={**measures, **measure(reading, level), **(two.measures() if two is not None else {})},
-        chance=by_chance(reading, verdict.consistency),
+        measures={**measure(reading, keys, known, level), **(two.measures() if two is not None else {})},
+        in_table=keys if metrics else IN_TABLE if two is None else BESIDE_RISK,
+        chance=by_chance(reading, keys, verdict.consistency),
         sampled=ranked if ranked < reading.n else None,
         repair=found,
         why_no_repair=why,

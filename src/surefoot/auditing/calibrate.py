@@ -102,8 +102,9 @@ class Fitted:
         })
         return values
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Write the calibrator, and with it a fingerprint of the rows that it was fitted on."""
+        path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.calibrator.save(path, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
 
@@ -189,5 +190,5 @@ def calibrate(
 
 
 def _finite_mean(reading: Reading) -> float:
-    mean = reading.moments["nll"].mean
+    mean = reading.values["nll"].mean
     return mean if math.isfinite(mean) else -1.0

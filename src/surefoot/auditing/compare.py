@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from surefoot.auditing._kind import Said
 from surefoot.auditing._labels import Meaning
-from surefoot.auditing._reading import MOST_RANKED, OnRows, Reading
+from surefoot.auditing._reading import ALWAYS, MOST_RANKED, OnRows, Reading
 from surefoot.auditing.audit import audit_source, choose_one
 from surefoot.auditing.better import Pair, better_calibrated, scaled
 from surefoot.auditing.files import is_path, name_of, open_predictions
@@ -31,6 +32,7 @@ def compare_audits(
     positive: str | None = None,
     n_bins: int = 15,
     level: float = 0.95,
+    metrics: str | Sequence[str] | None = None,
     on_rows: OnRows | None = None,
 ) -> AuditComparison:
     """Audit two files, or predictions in memory, and compare them, example by example.
@@ -47,6 +49,7 @@ def compare_audits(
         positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
         level: Of the intervals.
+        metrics: What to show of both; else the usual measures.
         on_rows: Called while reading.
 
     Returns:
@@ -64,7 +67,7 @@ def compare_audits(
             source, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are
         )
         chosen = choose_one(sources, model, name)
-        read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive))
+        read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics))
     (audit_a, a), (audit_b, b) = read
     _check_same_examples(audit_a, a, audit_b, b)
     few = min(len(a.labels), MOST_RANKED)
@@ -73,7 +76,7 @@ def compare_audits(
         "accuracy": scaled(pair.share(level), _accuracy(a) - _accuracy(b), few / a.n),
         "confidence_gap": scaled(pair.gap(level), _gap(a) - _gap(b), few / a.n),
         "ece": ece_difference(audit_a.verdict.ece, audit_b.verdict.ece),
-        **{name: _loss(name, pair, a, b, level) for name in ("nll", "brier")},
+        **{name: _loss(name, pair, a, b, level) for name in ALWAYS},
     }
     better = better_calibrated(audit_a.verdict, audit_b.verdict, (a.bins.sums, b.bins.sums), pair, few / a.n)
     return AuditComparison(audit_a, audit_b, differences, few if few < a.n else None, better)
@@ -103,7 +106,7 @@ def _gap(reading: Reading) -> float:
 
 
 def _loss(name: str, pair: Pair, a: Reading, b: Reading, level: float) -> Interval:
-    estimate = a.moments[name].mean - b.moments[name].mean
+    estimate = a.values[name].mean - b.values[name].mean
     if not math.isfinite(estimate):
         return no_interval(name, estimate, level, "it is infinite for one of them")
     return scaled(pair.loss(name, level), estimate, len(pair.labels) / a.n)

@@ -12,7 +12,9 @@ from surefoot.auditing._repair import Repair
 from surefoot.auditing._risk_words import compare_words, repair_words, risk_words
 from surefoot.auditing._two_classes import TwoClasses
 from surefoot.auditing.better import Better
+from surefoot.metric_keys import read_metric
 from surefoot.metrics.chance import Chance
+from surefoot.metrics.describe import describe
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.risk import Risk
 from surefoot.metrics.verdict import CalibrationVerdict
@@ -46,6 +48,9 @@ class Audit:
     class_names: tuple[str, ...]
     verdict: CalibrationVerdict
     measures: dict[str, Interval]
+    """By the key of the metric."""
+    in_table: tuple[str, ...]
+    """Keys of those to show where there is little room."""
     chance: dict[str, Chance]
     """What the calibration errors among the measures would be if every probability were right."""
     sampled: int | None
@@ -121,6 +126,10 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Write the audit for machines: fractions, null for what is not defined or infinite."""
         values: dict[str, Any] = plain(dataclasses.asdict(self))
+        risks = self.two_classes.measures() if self.two_classes is not None else {}
+        for key, each in values["measures"].items():
+            if key not in risks:
+                each |= describe(*read_metric(key))
         names = [self.class_name(each.label) for each in self.verdict.classes]
         for each, name in zip(values["verdict"]["classes"], names, strict=True):
             each["name"] = name

@@ -20,6 +20,10 @@ app = typer.Typer(
 RUNS = Path("surefoot-runs")
 
 Threads = Annotated[int, typer.Option(help="Threads of torch; the last bits depend on it.")]
+Metrics = Annotated[
+    str | None,
+    typer.Option(help="What to show: ece,nll,brier; ece:n_bins=30; ece@temperature; your own as module:function."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; fractions, not percent.")]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from surefoot.cli.app import RUNS, AsJson, Threads, app
+from surefoot.cli.app import RUNS, AsJson, Metrics, Threads, app
 
 
 @app.command()
@@ -46,20 +46,23 @@ def measure(
 def report(
     runs: Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that hold some.")] = None,
     out: Annotated[Path | None, typer.Option(help="The page; else report.html beside the runs.")] = None,
+    metrics: Metrics = None,
     as_json: AsJson = False,
 ) -> None:
     """Build the table and the page again from run folders; the first run's method is the baseline.
 
-    Example: [bold]surefoot report surefoot-runs --out report.html[/bold]
+    Example: [bold]surefoot report surefoot-runs --metrics accuracy,ece,smooth_ece --out report.html[/bold]
     """
     from surefoot.cli.show import show_summary
+    from surefoot.metric_keys import read_metrics
     from surefoot.records import check_output, find_runs
     from surefoot.report.summary import summarise
 
+    shown = read_metrics(metrics) if metrics else None
     where = runs or [RUNS]
     found = find_runs(where)
     first = where[0]
     beside = first.parent if (first / "spec.json").exists() else first
     page = out or beside / "report.html"
     check_output(page, (path for run in found for path in run.files()))
-    show_summary(summarise(found), page, as_json)
+    show_summary(summarise(found, shown), page, as_json)

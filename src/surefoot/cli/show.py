@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from surefoot.api import ComparisonReport
 from surefoot.records import RunFolder
 from surefoot.report.summary import Summary, summarise
+from surefoot.statistics import Spread
 
 
 def show_summary(summary: Summary, page: Path, as_json: bool) -> None:
@@ -45,19 +47,25 @@ def show_comparison(found: ComparisonReport, as_json: bool) -> None:
     print(f"Report: {found.page}")
 
 
-def show_run(folder: RunFolder, as_json: bool) -> None:
+def show_run(folder: RunFolder, metrics: Sequence[str] | None, as_json: bool) -> None:
     """Print what matters of one run: the test split, then the calibration split, which is the one to choose by."""
     from surefoot.report.choice import constant_note
+    from surefoot.report.measures import show
 
-    row = summarise([folder]).rows[0]
+    summary = summarise([folder], metrics)
+    row, columns = summary.rows[0], summary.columns(brief=True)
     if as_json:
-        print(json.dumps({**row.to_json(), "run": str(folder.path)}, indent=2, ensure_ascii=False))
+        print(json.dumps({**row.to_json(summary.shown), "run": str(folder.path)}, indent=2, ensure_ascii=False))
         return
-    accuracy, ece, tce = (100 * row.values[key].mean for key in ("accuracy", "ece", "tce"))
-    cost = f"{row.passes.mean:,.0f} gradient passes, {row.seconds.mean:.1f} s"
-    print(f"test: accuracy {accuracy:.2f} %, ECE {ece:.2f} % ({tce:.2f} % after temperature scaling); {cost}")
-    accuracy, ece = (100 * row.calibration[key].mean for key in ("accuracy", "ece"))
-    print(f"calibration split, to choose by: accuracy {accuracy:.2f} %, ECE {ece:.2f} %")
+
+    def told(values: Mapping[str, Spread]) -> str:
+        shown = ((each.label, show(each, values[each.key].mean, fine=True)) for each in columns if each.key in values)
+        return ", ".join(f"{label} {value}" for label, value in shown)
+
+    test, held_out = told(row.values), told(row.calibration)
+    print(f"test: {test}; {row.passes.mean:,.0f} gradient passes, {row.seconds.mean:.1f} s")
+    if held_out:
+        print(f"calibration split, to choose by: {held_out}")
     if note := constant_note(row):
         print(note)
     print(f"Run: {folder.path}")

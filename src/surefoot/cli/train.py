@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from surefoot import api
-from surefoot.cli.app import AsJson, app
+from surefoot.cli.app import AsJson, Metrics, app
 from surefoot.cli.options import Config, options_of
 
 
@@ -34,14 +34,16 @@ def compare(options: dict[str, Any], config: Config = None, as_json: AsJson = Fa
 
 @app.command()
 @options_of(api.train)
-def train(options: dict[str, Any], config: Config = None, as_json: AsJson = False) -> None:
+def train(options: dict[str, Any], config: Config = None, metrics: Metrics = None, as_json: AsJson = False) -> None:
     """Train one run. Started again, an interrupted one goes on to the very same bits.
 
     Example: [bold]surefoot train --method csam --seed 7 --out runs/csam-7[/bold]
     """
     from surefoot.cli.progress import following
     from surefoot.cli.show import show_run
+    from surefoot.metric_keys import read_metrics
 
+    shown = read_metrics(metrics) if metrics else None
     with following() as progress:
         run = api.train(**options, progress=progress)
-    show_run(run.folder, as_json)
+    show_run(run.folder, shown, as_json)

@@ -9,7 +9,8 @@ Where they exist, it declares ways to compute it that need less than all probabi
   metric as a function of them. :class:`Stream` adds them up over batches and ranks.
 - ``whole``: why there are no such sums; the metric needs all examples at once.
 - ``top``: the metric as a function of each example's confidence and correctness alone.
-- ``each``: the value per example that the metric is the mean of.
+- ``each``: the value per example that the metric is the mean of; ``each_of_logs``: the same from log-probabilities,
+  which do not round to 0.
 
 - ``bins``: true where ``finish`` reads the sums of equal-width bins of the top label.
 - ``interval``: the kind of interval that covers, or ``none``; ``quadratic``: true where time grows as n².

@@ -147,9 +147,12 @@ def from_logits(name: str, logits: Values, labels: Values, **options: Any) -> Te
     options = dict(part.spec(options).options)
     logits, labels = as_tensors(logits, labels, "logits")
     if "top" not in part.facts:
-        probs = logits.double().softmax(1)
-        _check_finite(logits, probs.sum(1))
-        value: Tensor = part.build(probs, labels, **options)
+        log_probs = logits.double().log_softmax(1)
+        _check_finite(logits, log_probs.amax(1))
+        if "each_of_logs" in part.facts:
+            each: Tensor = part.facts["each_of_logs"](log_probs, labels, **options)
+            return each.mean()
+        value: Tensor = part.build(log_probs.exp(), labels, **options)
         return value
     confidence, correct = top_label_of_logits(logits, labels)
     _check_finite(logits, confidence)

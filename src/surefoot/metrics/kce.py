@@ -79,7 +79,7 @@ def _root_of_top(confidence: Tensor, correct: Tensor, *, estimator: Estimator = 
     interval="none",
 )
 def kce(probs: Values, labels: Values, *, estimator: Estimator = "biased", width: float = 0.4) -> Tensor:
-    r"""Kernel calibration error of the top label, in the units of ECE: the root of :func:`squared_kce`.
+    r"""Kernel calibration error of the top label (MMCE), in the units of ECE: the root of the squared one.
 
     Where all gaps have one sign and the kernel is wide, it is the mean gap, which is then also the ECE.
 

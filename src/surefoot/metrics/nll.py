@@ -13,6 +13,10 @@ def _values(probs: Tensor, labels: Tensor) -> Tensor:
     return -probs.gather(1, labels[:, None]).squeeze(1).double().log()
 
 
+def _of_logs(log_probs: Tensor, labels: Tensor) -> Tensor:
+    return -log_probs.gather(1, labels[:, None]).squeeze(1)
+
+
 @METRICS.register(
     "nll",
     label="NLL",
@@ -23,6 +27,7 @@ def _values(probs: Tensor, labels: Tensor) -> Tensor:
     sums=sums_of(_values),
     finish=finish_mean,
     each=_values,
+    each_of_logs=_of_logs,
     interval="parts",
 )
 def nll(probs: Values, labels: Values) -> Tensor:

@@ -99,8 +99,8 @@ def _hits_at(quantile: float, n: int, p: float) -> int:
     """Return the quantile of the hits of n, each with probability p."""
     if p in (0.0, 1.0):
         return round(n * p)
-    hits = max(0, math.ceil(bdtrik(quantile, n, p)))
-    return hits - 1 if hits and bdtr(hits - 1, n, p) >= quantile else hits
+    hits = max(0, math.ceil(float(bdtrik(quantile, n, p))))
+    return hits - 1 if hits and float(bdtr(hits - 1, n, p)) >= quantile else hits
 
 
 @dataclass(frozen=True)

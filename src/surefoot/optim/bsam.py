@@ -39,12 +39,19 @@ class PosteriorStep(Optimizer):
         delta: Precision of the prior divided by N.
     """
 
+    q: dict[Tensor, Tensor]
+    seen: int
+
     def __init__(
         self, params: Iterable[Tensor], *, lr: float, beta1: float, beta2: float, damping: float, delta: float
     ) -> None:
         super().__init__(params, {"lr": lr, "beta1": beta1, "beta2": beta2, "damping": damping, "delta": delta})
-        self.q: dict[Tensor, Tensor] = {}
-        self.seen = 0
+        self.forget()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up a copied, pickled or loaded state, in which nothing has been seen."""
+        super().__setstate__(state)
+        self.forget()
 
     def precision(self, parameter: Tensor) -> Tensor:
         """Return s, which starts at 1."""

@@ -202,6 +202,10 @@ class RunFolder:
             names = tuple(arrays["class_names"].tolist()) if "class_names" in arrays else ()
             return Predictions(arrays["logits"], arrays["labels"], split, class_names=names)
 
+    def has_predictions(self, split: SplitName) -> bool:
+        """Return whether the predictions of a split are there."""
+        return (self.path / "predictions" / f"{split}.npz").exists()
+
     def write_rows(self, rows: Mapping[SplitName, Rows]) -> None:
         """Store which rows of the published data make each split."""
         arrays = {name: found.numbers.astype(np.int32) for name, found in rows.items()}

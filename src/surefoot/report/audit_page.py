@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.report.audit_figures import class_figure, risk_figure, slice_figure
-from surefoot.report.audit_tables import name_of, show_gap
+from surefoot.report.audit_tables import GAP, name_of, show_gap
 from surefoot.report.bins import Bins, bin_rows, lean
 from surefoot.report.document import write_document
 from surefoot.report.figures import Figure, reliability_figure
 from surefoot.report.marks import Mark, mark_of
-from surefoot.report.measures import MEASURES, Measure, show, show_interval, show_limit
+from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
 from surefoot.report.risk import (
     REPAIR_HEADS,
@@ -148,10 +148,10 @@ def _cell(measure: Measure, value: dict[str, Any] | None, chance: dict[str, Any]
     """Value, interval or the reason why there is none, and what chance alone gives."""
     if value is None:
         return "–", "", ""
-    limit = show_limit(measure, chance, digits=2)
-    usual = f"by chance {show(measure, chance['expected'], digits=2)}, {limit}" if chance else ""
+    limit = show_limit(measure, chance, fine=True)
+    usual = f"by chance {show(measure, chance['expected'], fine=True)}, {limit}" if chance else ""
     why = "" if chance else str(value["note"])
-    return show(measure, value["estimate"], digits=2), show_interval(measure, value, digits=2) or why, usual
+    return show(measure, value["estimate"], fine=True), show_interval(measure, value, fine=True) or why, usual
 
 
 def _cards(model: Mapping[str, Any], *, alone: bool) -> list[dict[str, Any]]:
@@ -220,7 +220,7 @@ def _slice_row(each: Json) -> tuple[str, ...]:
         each["value"],
         show_count(verdict["n"]),
         f"{100 * verdict['accuracy']['estimate']:.1f}",
-        f"{signed(100 * gap['estimate'], 1)} ({show_interval(MEASURES[1], gap)})",
+        f"{signed(100 * gap['estimate'], 1)} ({show_interval(GAP, gap)})",
         f"{100 * verdict['ece']['estimate']:.1f}",
         verdict["finding"],
     )

@@ -10,13 +10,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from surefoot.report.measures import MEASURES, Measure, show, show_interval, show_limit
+from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
 from surefoot.report.risk import REPAIR_HEADS, SLICE_HEADS, measures_of, of_two, positive_words, repair_rows, slice_row
 
 Json = Mapping[str, Any]
 _FEW = 5  # classes shown
 _SLICES = 20
+GAP = Measure("confidence_gap", "confidence − accuracy")
 
 
 def name_of(audit: Json) -> str:
@@ -126,12 +127,11 @@ def _side_by_side(audits: Sequence[Json], comparison: Json) -> Table:
 
 def show_gap(measure: Measure, gap: Json) -> str:
     """Write a difference with its interval, if it has one; ● marks one that excludes zero."""
-    scale, digits = (100, 1) if measure.percent else (1, 3)
     if gap["estimate"] is None:
         return "–  "
     if gap["low"] is None:
-        return f"{signed(scale * gap['estimate'], digits)}  "
-    texts = [signed(scale * gap[key], digits) for key in ("estimate", "low", "high")]
+        return f"{signed(measure.scaled(gap['estimate']), measure.digits)}  "
+    texts = [signed(measure.scaled(gap[key]), measure.digits) for key in ("estimate", "low", "high")]
     clear = gap["low"] > 0 or gap["high"] < 0
     return f"{texts[0]} ({texts[1]}…{texts[2]}) {'●' if clear else ' '}"
 
@@ -172,15 +172,14 @@ def _slices(audit: Json) -> Table:
         for each in audit["slices"][:_SLICES]:
             table.add_row(f"{each['column']} = {each['value']}", *slice_row(each)[1:])
         return _cut(table, audit)
-    table = _table("slice", "n", "accuracy", "confidence − accuracy", "ECE", "finding")
+    table = _table("slice", "n", "accuracy", GAP.label, "ECE", "finding")
     for each in audit["slices"][:_SLICES]:
         verdict = each["verdict"]
-        gap = MEASURES[1]
         table.add_row(
             f"{each['column']} = {each['value']}",
             show_count(verdict["n"]),
             f"{100 * verdict['accuracy']['estimate']:.1f} %",
-            f"{show(gap, verdict['gap']['estimate'])} ({show_interval(gap, verdict['gap'])})",
+            f"{show(GAP, verdict['gap']['estimate'])} ({show_interval(GAP, verdict['gap'])})",
             f"{100 * verdict['ece']['estimate']:.1f} %",
             verdict["finding"],
         )

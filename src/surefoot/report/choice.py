@@ -11,21 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from surefoot.report.measures import show
 from surefoot.report.numbers import join, show_percent, signed
-from surefoot.report.summary import Row, Summary, difference_of
+from surefoot.report.summary import TOLD, MethodRow, Summary, difference_of
 from surefoot.statistics import Estimate
 
 Against = tuple[str, Estimate | None]  # another method, and chosen − other; None where no seed is shared
-
-_TOLD = (("ece", "ECE"), ("accuracy", "accuracy"))
 
 
 @dataclass(frozen=True)
 class Choice:
     """The method with the lowest mean ECE on the calibration split, and the others in the order they are told of."""
 
-    row: Row
-    others: tuple[Row, ...]
+    row: MethodRow
+    others: tuple[MethodRow, ...]
 
     def against(self) -> list[Against]:
         """Return the difference of ECE to each other method on the test split."""
@@ -65,7 +64,7 @@ def verdict(summary: Summary) -> str:
     if not known:
         return "No run has an ECE."
     if len(summary.rows) == 1:
-        return _sentences(f"{known[0].label}: {reached(known[0])}.", constant_note(known[0]))
+        return _sentences(f"{known[0].label}: {reached(summary, known[0])}.", constant_note(known[0]))
     for split in ("test", "calibration"):
         if not any(beats_constant(row, split) for row in known):
             share = show_percent(known[0].constant[split].share)
@@ -77,24 +76,25 @@ def verdict(summary: Summary) -> str:
     on_test = "On test it is best calibrated" if is_best(against) else "On test"
     left = [row.label for row in known if not beats_constant(row, "calibration")]
     return _sentences(
-        f"Chosen on the calibration split: {choice.row.label}. {on_test}: {reached(choice.row)}.",
+        f"Chosen on the calibration split: {choice.row.label}. {on_test}: {reached(summary, choice.row)}.",
         judge(against),
         constant_note(choice.row),
         f"Not chosen from: {join(left)}, no better than always saying the largest class." if left else "",
     )
 
 
-def reached(row: Row) -> str:
+def reached(summary: Summary, row: MethodRow) -> str:
     """Write ECE and accuracy on the test split."""
-    return ", ".join(f"{name} {100 * row.values[key].mean:.1f} %" for key, name in _TOLD if key in row.values)
+    told = [(summary.measures[key], row.values[key].mean) for key in TOLD if key in row.values]
+    return ", ".join(f"{measure.label} {show(measure, value)}" for measure, value in told)
 
 
-def beats_constant(row: Row, split: str) -> bool:
+def beats_constant(row: MethodRow, split: str) -> bool:
     """Return whether accuracy is clear above that of one constant answer; yes where that was not measured."""
     return split not in row.constant or row.constant[split].is_beaten
 
 
-def constant_note(row: Row) -> str:
+def constant_note(row: MethodRow) -> str:
     """Warn of a method whose answers on the test split are worth no more than a constant one; else say nothing."""
     if beats_constant(row, "test"):
         return ""
@@ -169,12 +169,15 @@ def to_json(summary: Summary) -> dict[str, Any]:
     """
     first = summary.rows[0].label if summary.rows else None
     differences = [
-        {"label": row.label, "versus": first, **{k: dataclasses.asdict(v) for k, v in row.difference.items()}}
+        {
+            **{"label": row.label, "versus": first},
+            **{key: dataclasses.asdict(row.difference[key]) for key in summary.shown if key in row.difference},
+        }
         for row in summary.rows
         if row.difference is not None
     ]
     return {
-        "rows": [row.to_json() for row in summary.rows],
+        "rows": [row.to_json(summary.shown) for row in summary.rows],
         "differences": differences,
         "choice": _choice_json(choose(summary)),
         "verdict": verdict(summary),

@@ -16,7 +16,7 @@ from surefoot.report.dynamics_figures import (
 )
 from surefoot.report.figures import Figure, curve_figure
 from surefoot.report.marks import Mark
-from surefoot.report.pairing import PHASES, OfMethod, Pair, correlations, read_pair
+from surefoot.report.pairing import PHASES, OfMethod, QuantityPair, correlations, read_pair
 from surefoot.report.sharpness_figure import limit_of, sharpness_figure
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
@@ -102,7 +102,7 @@ def _sharpness(methods: Sequence[Named]) -> Card:
     return "sharpness", "Sharpness, log scale", says, sharpness_figure(methods)
 
 
-def _phase(pair: Pair, methods: Sequence[OfMethod]) -> Card:
+def _phase(pair: QuantityPair, methods: Sequence[OfMethod]) -> Card:
     """Draw ECE over sharpness of one split, of the methods that recorded sharpness there."""
     read = [(label, mark, read_pair(pair, runs)) for label, mark, runs in methods]
     found = [(label, mark, each[1] if each else []) for label, mark, each in read]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from surefoot.report.curves import Curve
 from surefoot.report.figures import AXIS, PERCENT, Figure, Quantity, layout, log_ticks
 from surefoot.report.marks import Mark
-from surefoot.report.pairing import Moments
+from surefoot.report.pairing import PairedSeries
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
 
@@ -78,7 +78,7 @@ def _values(lines: Sequence[Figure]) -> list[float]:
 
 
 def phase_figure(
-    methods: Sequence[tuple[str, Mark, Sequence[Moments]]], *, x_title: str, y_title: str
+    methods: Sequence[tuple[str, Mark, Sequence[PairedSeries]]], *, x_title: str, y_title: str
 ) -> Figure | None:
     """Draw ECE over sharpness, one line per run, points coloured by step.
 

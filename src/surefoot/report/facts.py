@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from surefoot.records import RunFolder
 from surefoot.report.numbers import show_count, show_seconds
-from surefoot.report.summary import Row, Summary
+from surefoot.report.summary import MethodRow, Summary
 from surefoot.schema import PartSpec, show_option
 
 
@@ -49,7 +49,7 @@ def facts(summary: Summary) -> list[tuple[str, list[str]]]:
     return [(heading, found) for heading, found in lines if found]
 
 
-def options(row: Row) -> list[tuple[str, str]]:
+def options(row: MethodRow) -> list[tuple[str, str]]:
     """List everything that determines a method's runs but the seed, as the command line reads it.
 
     Args:
@@ -80,7 +80,7 @@ def options(row: Row) -> list[tuple[str, str]]:
     return [*found, *((name, str(value)) for name, value in settings.items())]
 
 
-def places(row: Row, page: Path) -> list[RunPlace]:
+def places(row: MethodRow, page: Path) -> list[RunPlace]:
     """Say where a method's runs lie, seen from the page.
 
     A path that would climb far out of the page's folder says more about a machine than about a run: of such a

@@ -11,12 +11,14 @@ from rich import box
 from rich.table import Table
 
 from surefoot.errors import InputError
+from surefoot.evaluate import SHOWN
+from surefoot.metric_keys import read_metrics
 from surefoot.records import RunFolder
+from surefoot.registry import METRICS
 from surefoot.report.choice import beats_constant
+from surefoot.report.measures import Measure
 from surefoot.report.numbers import show_spread
-from surefoot.report.summary import COLUMNS, Column, Row, summarise
-
-BY = tuple(column.key for column in COLUMNS if column.key != "tce")  # on the calibration split T was fitted
+from surefoot.report.summary import MethodRow, summarise
 
 
 @dataclass(frozen=True)
@@ -25,15 +27,17 @@ class Grid:
 
     Attributes:
         text: As it was asked for.
-        by: The quantity that decides.
+        by: The measure that decides.
+        columns: All that are shown.
         rows: One per setting.
         chosen: None where no setting beats a constant answer.
     """
 
     text: str
-    by: Column
-    rows: tuple[Row, ...]
-    chosen: Row | None
+    by: Measure
+    columns: tuple[Measure, ...]
+    rows: tuple[MethodRow, ...]
+    chosen: MethodRow | None
 
     def sentence(self) -> str:
         """Say which setting was taken, and on what grounds."""
@@ -63,21 +67,25 @@ class Grid:
         }
 
 
-def check_choice(by: str) -> Column:
-    """Find the quantity to choose by.
+def check_choice(by: str) -> str:
+    """Find the measure to choose by.
 
     Args:
-        by: Its key.
+        by: A metric, as :func:`~surefoot.metric_keys.read_metrics` reads it.
 
     Returns:
-        The column.
+        Its key.
 
     Raises:
         InputError: If settings cannot be chosen by it.
     """
-    if by not in BY:
-        raise InputError(f"Expected to choose by {', '.join(BY)}, but got {by!r}. Choose one of them.")
-    return next(column for column in COLUMNS if column.key == by)
+    keys = read_metrics(by)
+    if len(keys) != 1 or "@" in keys[0] or METRICS.read(keys[0])[0].facts.get("lower_is_better") is None:
+        raise InputError(
+            f"Expected to choose by one metric of which lower or higher is better, without calibrator, but got {by!r}. "
+            "Take nll, brier, ece or accuracy."
+        )
+    return keys[0]
 
 
 def choose_setting(text: str, runs: Sequence[RunFolder], by: str, n_seeds: int) -> Grid:
@@ -86,18 +94,20 @@ def choose_setting(text: str, runs: Sequence[RunFolder], by: str, n_seeds: int) 
     Args:
         text: The grid.
         runs: The finished runs of all its settings.
-        by: What decides: a key of :data:`BY`.
+        by: The key of what decides, as :func:`check_choice` gives it.
         n_seeds: Of each setting; one of which runs are missing is not chosen.
 
     Returns:
         All settings, and the chosen one.
     """
-    column, rows = check_choice(by), summarise(runs).rows
-    known = [row for row in rows if len(row.seeds) == n_seeds and by in row.calibration]
+    keys = dict.fromkeys([*(key for key in SHOWN if "@" not in key), by])
+    summary = summarise(runs, tuple(keys))
+    measure = summary.measures.get(by, Measure(by, by))
+    known = [row for row in summary.rows if len(row.seeds) == n_seeds and by in row.calibration]
     known = [row for row in known if beats_constant(row, "calibration")]
-    sign = 1 if column.lower_is_better else -1
+    sign = 1 if measure.lower_is_better else -1
     chosen = min(known, key=lambda row: (sign * row.calibration[by].mean, row.passes.mean), default=None)
-    return Grid(text, column, rows, chosen)
+    return Grid(text, measure, tuple(summary.columns()), summary.rows, chosen)
 
 
 def grid_table(grid: Grid) -> Table:
@@ -110,12 +120,11 @@ def grid_table(grid: Grid) -> Table:
         The table; the chosen setting has an arrow.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title=grid.text, title_justify="left")
-    columns = [column for column in COLUMNS if column.key in BY and any(column.key in r.calibration for r in grid.rows)]
     table.add_column("setting", overflow="fold")
-    for column in columns:
-        table.add_column(f"{column.label}{' %' if column.percent else ''}", justify="right", no_wrap=True)
+    for column in grid.columns:
+        table.add_column(column.heading, justify="right", no_wrap=True)
     for row in grid.rows:
-        cells = [show_spread(row.calibration[c.key], c) if c.key in row.calibration else "–" for c in columns]
+        cells = [show_spread(row.calibration[c.key], c) if c.key in row.calibration else "–" for c in grid.columns]
         is_chosen = grid.chosen is not None and row.label == grid.chosen.label
         table.add_row(f"{'→ ' if is_chosen else '  '}{row.label}", *cells, style="bold" if is_chosen else "")
     return table

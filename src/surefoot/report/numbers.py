@@ -5,16 +5,11 @@ Fractions are shown in percent and their differences in percentage points; the u
 
 from __future__ import annotations
 
-from surefoot.report.summary import Column
+from surefoot.report.measures import Measure
 from surefoot.statistics import Estimate, Spread
 
 
-def decimals(column: Column, *, fine: bool = False) -> int:
-    """Return how many decimals a column gets; the page has room for one more in percentages than the terminal."""
-    return (2 if fine else 1) if column.percent else 3
-
-
-def show_spread(spread: Spread, column: Column, *, fine: bool = False) -> str:
+def show_spread(spread: Spread, column: Measure, *, fine: bool = False) -> str:
     """Write a mean with its standard deviation, or alone where one seed gives none.
 
     Args:
@@ -26,16 +21,16 @@ def show_spread(spread: Spread, column: Column, *, fine: bool = False) -> str:
         The text, without unit.
 
     Example:
-        >>> ece = Column("ece", "ECE", percent=True, lower_is_better=True)
+        >>> ece = Measure("ece", "ECE")
         >>> show_spread(Spread(0.0365, 0.0043, 3), ece), show_spread(Spread(0.0365, None, 1), ece, fine=True)
         ('3.6 ± 0.4', '3.65')
     """
-    scale, digits = _scale(column), decimals(column, fine=fine)
-    text = f"{scale * spread.mean:.{digits}f}"
-    return text if spread.sd is None else f"{text} ± {scale * spread.sd:.{digits}f}"
+    digits = column.decimals(fine=fine)
+    text = f"{column.scaled(spread.mean):.{digits}f}"
+    return text if spread.sd is None else f"{text} ± {column.scaled(spread.sd):.{digits}f}"
 
 
-def show_difference(difference: Estimate, column: Column, *, fine: bool = False) -> str:
+def show_difference(difference: Estimate, column: Measure, *, fine: bool = False) -> str:
     """Write a paired difference and, in brackets, its 95 % interval where there is one.
 
     The only blank is the one before the bracket, so that a narrow column breaks there.
@@ -49,15 +44,16 @@ def show_difference(difference: Estimate, column: Column, *, fine: bool = False)
         The text, without unit.
 
     Example:
-        >>> ece = Column("ece", "ECE", percent=True, lower_is_better=True)
+        >>> ece = Measure("ece", "ECE")
         >>> show_difference(Estimate(-0.072, -0.088, -0.057, 3), ece)
         '−7.2 (−8.8…−5.7)'
     """
-    scale, digits = _scale(column), decimals(column, fine=fine)
-    text = signed(scale * difference.value, digits)
+    digits = column.decimals(fine=fine)
+    text = signed(column.scaled(difference.value), digits)
     if difference.low is None or difference.high is None:
         return text
-    return f"{text} ({signed(scale * difference.low, digits)}…{signed(scale * difference.high, digits)})"
+    low, high = (signed(column.scaled(end), digits) for end in (difference.low, difference.high))
+    return f"{text} ({low}…{high})"
 
 
 def signed(value: float, digits: int) -> str:
@@ -136,7 +132,3 @@ def join(words: list[str]) -> str:
         ('sgd, sam and csam', 'sgd')
     """
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
-
-
-def _scale(column: Column) -> int:
-    return 100 if column.percent else 1

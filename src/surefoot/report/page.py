@@ -14,20 +14,20 @@ from surefoot.report.document import write_document
 from surefoot.report.dynamics import dynamics
 from surefoot.report.facts import facts, options, places
 from surefoot.report.figures import QUANTITIES, Figure, Quantity, curve_figure, reliability_figure
-from surefoot.report.grid import BY, Grid
+from surefoot.report.grid import Grid
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.numbers import join, show_percent
 from surefoot.report.shift import summarise_shift
 from surefoot.report.shift_figures import shift_figures
 from surefoot.report.shift_page import shift_context
-from surefoot.report.summary import COLUMNS, Row, Summary
+from surefoot.report.summary import MethodRow, Summary
 
 
 @dataclass(frozen=True)
 class Method:
     """All that the page shows of one method."""
 
-    row: Row
+    row: MethodRow
     mark: Mark
     bins: dict[str | None, Bins]
     curves: dict[str, Curve]
@@ -61,7 +61,8 @@ def write_page(
         command=command,
         verdict=verdict(summary),
         facts=facts(summary),
-        columns=[column for column in COLUMNS if any(column.key in row.values for row in summary.rows)],
+        columns=summary.columns(),
+        behind_calibrators=any("@" in key for key in summary.shown),
         methods=methods,
         options=[options(row) for row in summary.rows],
         places=[places(row, path) for row in summary.rows],
@@ -70,11 +71,10 @@ def write_page(
         curves=_curves(methods),
         dynamics=watched,
         grids=grids,
-        grid_columns=[column for column in COLUMNS if column.key in BY],
     )
 
 
-def _method(index: int, row: Row) -> Method:
+def _method(index: int, row: MethodRow) -> Method:
     return Method(row, mark_of(index), read_bins(row.runs), read_curves(row.runs))
 
 

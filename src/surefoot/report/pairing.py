@@ -17,7 +17,7 @@ OfMethod = tuple[str, Mark, Sequence[RunFolder]]
 
 
 @dataclass(frozen=True)
-class Source:
+class TrackedQuantity:
     """A tracked quantity: its key in the records, and what it is called."""
 
     key: str
@@ -25,32 +25,34 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Pair:
+class QuantityPair:
     """Two quantities of one split. Of several sources for x, the first that a method recorded is taken."""
 
     split: str
-    x: tuple[Source, ...]
-    y: Source
+    x: tuple[TrackedQuantity, ...]
+    y: TrackedQuantity
 
 
-ON_TRAIN = Source("gn_sharpness/value", "sharpness on training examples")
-ON_TEST = Source("sharpness_on_test/value", "sharpness on test examples")
-HELD_OUT = Source("gn_sharpness/held_out", "sharpness outside the probe, but not on test examples")
+ON_TRAIN = TrackedQuantity("gn_sharpness/value", "sharpness on training examples")
+ON_TEST = TrackedQuantity("sharpness_on_test/value", "sharpness on test examples")
+HELD_OUT = TrackedQuantity("gn_sharpness/held_out", "sharpness outside the probe, but not on test examples")
 
 PHASES = (
-    Pair("train", (ON_TRAIN,), Source("train/ece", "ECE")),
-    Pair("test", (ON_TEST, HELD_OUT), Source("test/ece", "ECE")),
+    QuantityPair("train", (ON_TRAIN,), TrackedQuantity("train/ece", "ECE")),
+    QuantityPair("test", (ON_TEST, HELD_OUT), TrackedQuantity("test/ece", "ECE")),
 )
 PAIRS = (
     *PHASES,
-    Pair("train", (Source("train/margin_median", "median margin"),), Source("train/ece", "ECE")),
-    Pair("test", (Source("test/margin_median", "median margin"),), Source("test/ece", "ECE")),
-    Pair("train", (ON_TRAIN,), Source("train/margin_median", "median margin")),
+    QuantityPair(
+        "train", (TrackedQuantity("train/margin_median", "median margin"),), TrackedQuantity("train/ece", "ECE")
+    ),
+    QuantityPair("test", (TrackedQuantity("test/margin_median", "median margin"),), TrackedQuantity("test/ece", "ECE")),
+    QuantityPair("train", (ON_TRAIN,), TrackedQuantity("train/margin_median", "median margin")),
 )
 
 
 @dataclass(frozen=True)
-class Moments:
+class PairedSeries:
     """Two quantities of one run at the same steps; ``exact`` if both were measured at all of them."""
 
     steps: tuple[int, ...]
@@ -73,7 +75,7 @@ class Together:
     exact: bool
 
 
-def read_moments(runs: Iterable[RunFolder], x: str, y: str) -> list[Moments]:
+def read_moments(runs: Iterable[RunFolder], x: str, y: str) -> list[PairedSeries]:
     """Pair two quantities run by run.
 
     Steps at which both were measured are taken where there are enough of them for an interval. Else x is read off, on
@@ -99,7 +101,7 @@ def read_moments(runs: Iterable[RunFolder], x: str, y: str) -> list[Moments]:
         steps = common if exact else within
         places = sorted(xs)
         read = [xs[step] for step in steps] if exact else np.interp(steps, places, [xs[at] for at in places]).tolist()
-        found.append(Moments(tuple(steps), tuple(read), tuple(ys[step] for step in steps), exact))
+        found.append(PairedSeries(tuple(steps), tuple(read), tuple(ys[step] for step in steps), exact))
     return found
 
 
@@ -109,7 +111,7 @@ def _series(records: Iterable[Mapping[str, Any]], key: str) -> dict[int, float]:
     }
 
 
-def read_pair(pair: Pair, runs: Sequence[RunFolder]) -> tuple[Source, list[Moments]] | None:
+def read_pair(pair: QuantityPair, runs: Sequence[RunFolder]) -> tuple[TrackedQuantity, list[PairedSeries]] | None:
     """Read a pair from a method's runs by the first source of x that they recorded; None where they recorded none."""
     for source in pair.x:
         if found := read_moments(runs, source.key, pair.y.key):

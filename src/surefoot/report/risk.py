@@ -7,34 +7,35 @@ from dataclasses import replace
 from typing import Any
 
 from surefoot.report.bins import Bins, bin_rows
-from surefoot.report.measures import MEASURES, Measure, show_interval
+from surefoot.report.measures import Measure, show_interval
 from surefoot.report.numbers import show_count, signed
 
 Json = Mapping[str, Any]
-GAP = Measure(
-    *("risk_gap", "mean risk − event rate", True, None),
-    "Above 0 the risk is overstated, below 0 understated.",
+GAP = Measure("risk_gap", "mean risk − event rate", meaning="Above 0 the risk is overstated, below 0 understated.")
+COMMON = Measure(
+    *("common_accuracy", "  always saying {common}"),
+    meaning="Accuracy of a constant answer: a model that is below it decides worse than none.",
 )
 RISK_MEASURES = (
-    Measure("mean_risk", "mean risk, {of}", True, None, "The probability given to the positive class, on average."),
-    Measure("event_rate", "event rate", True, None, "How often the positive class is the true one."),
+    Measure("mean_risk", "mean risk, {of}", meaning="The probability given to the positive class, on average."),
+    Measure("event_rate", "event rate", meaning="How often the positive class is the true one."),
     GAP,
-    Measure("risk_ece", "ECE of {of}", True, True, "How far risk and event rate lie apart, over bins of the risk."),
     Measure(
-        *("risk_auroc", "AUROC of {positive}", True, False),
-        "How often an event has the higher risk than an example without; 50 % is guessing.",
+        *("risk_ece", "ECE of {of}"),
+        lower_is_better=True,
+        meaning="How far risk and event rate lie apart, over bins of the risk.",
     ),
     Measure(
-        *("average_precision", "average precision", True, False),
-        "Mean share of events among those with at least an event's risk; guessing gives the event rate.",
+        *("risk_auroc", "AUROC of {positive}"),
+        lower_is_better=False,
+        meaning="How often an event has the higher risk than an example without; 50 % is guessing.",
     ),
-    MEASURES[0],
     Measure(
-        *("common_accuracy", "  always saying {common}", True, None),
-        "Accuracy of a constant answer: a model that is below it decides worse than none.",
+        *("average_precision", "average precision"),
+        lower_is_better=False,
+        meaning="Mean share of events among those with at least an event's risk; guessing gives the event rate.",
     ),
 )
-_ALSO = ("nll", "brier")  # in the terminal, of the others
 
 
 def of_two(audits: Sequence[Json]) -> bool:
@@ -52,11 +53,16 @@ def measures_of(audits: Sequence[Json], *, brief: bool) -> list[Measure]:
     Returns:
         The measures that at least one of the audits has.
     """
-    found = list(MEASURES)
+    values = [audit["measures"] for audit in audits]
+    keys = dict.fromkeys(key for audit in audits for key in (audit["in_table"] if brief else audit["measures"]))
+    known = [Measure.of(key, each[key]) for key in keys if (each := next((v for v in values if key in v), None))]
+    risks = {each.key for each in (*RISK_MEASURES, COMMON)}
+    found = [each for each in known if each.key not in risks]
     if of_two(audits):
-        rest = [each for each in MEASURES if each.key != "accuracy" and (not brief or each.key in _ALSO)]
-        found = [_named(each, audits) for each in RISK_MEASURES] + rest
-    return [each for each in found if (each.brief or not brief) and any(each.key in a["measures"] for a in audits)]
+        right = [each for each in found if each.key == "accuracy"]
+        rest = [each for each in found if each.key != "accuracy"]
+        found = [*(_named(each, audits) for each in RISK_MEASURES), *right, _named(COMMON, audits), *rest]
+    return [each for each in found if any(each.key in v for v in values)]
 
 
 def _named(measure: Measure, audits: Sequence[Json]) -> Measure:

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.report.choice import Choice, choose, judge
-from surefoot.report.summary import Column, Row, Summary, difference_of
+from surefoot.report.measures import Measure
+from surefoot.report.summary import MethodRow, Summary, difference_of
 from surefoot.statistics import Estimate, Spread, spread
 
 COLUMNS = (
-    Column("accuracy", "accuracy", percent=True, lower_is_better=False),
-    Column("ece", "ECE", percent=True, lower_is_better=True),
-    Column("nll", "NLL", percent=False, lower_is_better=True),
-    Column("auroc", "AUROC", percent=True, lower_is_better=False),
+    Measure("accuracy", "accuracy", lower_is_better=False),
+    Measure("ece", "ECE", lower_is_better=True),
+    Measure("nll", "NLL", "nats", 3, lower_is_better=True),
+    Measure("auroc", "AUROC", lower_is_better=False),
 )
 CLEAN = ("", 0)
 
@@ -29,7 +30,7 @@ Cells = dict[Place, dict[str, float]]
 class ShiftRow:
     """One method on shifted data: means over its seeds."""
 
-    row: Row
+    row: MethodRow
     seeds: tuple[int, ...]
     cells: dict[Place, dict[str, Spread]]
     mean: dict[str, Spread]  # over all corruptions and severities that every run has

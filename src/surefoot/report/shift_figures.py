@@ -8,8 +8,8 @@ from typing import Any
 
 from surefoot.report.figures import AXIS, PERCENT, Figure, layout
 from surefoot.report.marks import mark_of
+from surefoot.report.measures import Measure
 from surefoot.report.shift import CLEAN, COLUMNS, ShiftRow, ShiftSummary
-from surefoot.report.summary import Column
 from surefoot.statistics import Spread
 
 EVERY = ""  # the view of curves that averages all corruptions
@@ -48,7 +48,7 @@ def shift_figures(shift: ShiftSummary) -> list[dict[str, Any]]:
     return heat + curves
 
 
-def _heat(shift: ShiftSummary, row: ShiftRow, column: Column) -> Figure:
+def _heat(shift: ShiftSummary, row: ShiftRow, column: Measure) -> Figure:
     levels = [*([] if column.key == "auroc" else [0]), *shift.severities]
     table = [[_value(row, name, level, column.key) for level in levels] for name in shift.corruptions]
     seen = [
@@ -87,7 +87,7 @@ def _value(row: ShiftRow, name: str, level: int, key: str) -> float | None:
     return None if spread is None else spread.mean
 
 
-def _curves(shift: ShiftSummary, column: Column, name: str) -> Figure:
+def _curves(shift: ShiftSummary, column: Measure, name: str) -> Figure:
     names = shift.corruptions if name == EVERY else (name,)
     lines = []
     for index, row in enumerate(shift.rows):

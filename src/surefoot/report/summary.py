@@ -9,28 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from surefoot.evaluate import CONSTANT, IN_TABLE, SHOWN, Record, measures_of
 from surefoot.records import RunFolder
+from surefoot.report.measures import Measure
 from surefoot.schema import OptionValue
 from surefoot.statistics import Estimate, Spread, mean, spread
 
-
-@dataclass(frozen=True)
-class Column:
-    """A quantity in the table: where it is found in a run, and how it is shown."""
-
-    key: str
-    label: str
-    percent: bool
-    lower_is_better: bool
-
-
-COLUMNS = (
-    Column("accuracy", "accuracy", percent=True, lower_is_better=False),
-    Column("ece", "ECE", percent=True, lower_is_better=True),
-    Column("nll", "NLL", percent=False, lower_is_better=True),
-    Column("tce", "ECE after T", percent=True, lower_is_better=True),
-    Column("brier", "Brier", percent=False, lower_is_better=True),
-)
+TOLD = ("ece", "accuracy")  # what the verdict speaks of, whatever is shown
 
 
 @dataclass(frozen=True)
@@ -54,7 +39,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodRow:
     """One method: its runs, what they reached and what they cost.
 
     Attributes:
@@ -80,55 +65,83 @@ class Row:
     difference: dict[str, Estimate] | None
     runs: tuple[RunFolder, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Write the row for machines, fractions, not percent: the test split, then the calibration split in a place."""
+    def to_json(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Write the row for machines, fractions, not percent: the test split, then the calibration split in a place.
+
+        Args:
+            keys: Of the measures that are shown.
+
+        Returns:
+            Plain values.
+        """
         constant = self.constant.get("test")
         return {
             "method": self.method,
             "label": self.label,
             "options": self.options,
-            **{key: dataclasses.asdict(spread) for key, spread in self.values.items()},
-            "calibration": {key: dataclasses.asdict(spread) for key, spread in self.calibration.items()},
+            **{key: dataclasses.asdict(self.values[key]) for key in keys if key in self.values},
+            "calibration": {key: dataclasses.asdict(self.calibration[key]) for key in keys if key in self.calibration},
             "constant": None if constant is None else {**dataclasses.asdict(constant), "is_beaten": constant.is_beaten},
             "passes": self.passes.mean,
             "seconds": self.seconds.mean,
             "seconds_sd": self.seconds.sd,
-            "best": sorted(self.best),
+            "best": sorted(self.best & set(keys)),
         }
 
 
 @dataclass(frozen=True)
 class Summary:
-    """All methods of a comparison, in the order they were asked for."""
+    """All methods of a comparison, in the order they were asked for.
 
-    rows: tuple[Row, ...]
+    Attributes:
+        rows: The methods.
+        measures: What is known of every measure that the rows hold, by key.
+        shown: Keys of those to show.
+        in_table: Keys of those to show where there is little room.
+    """
+
+    rows: tuple[MethodRow, ...]
+    measures: dict[str, Measure] = dataclasses.field(default_factory=dict)
+    shown: tuple[str, ...] = SHOWN
+    in_table: tuple[str, ...] = IN_TABLE
+
+    def columns(self, *, brief: bool = False) -> list[Measure]:
+        """Return the measures to show; one that no run has is left out, but from a terminal's table."""
+        keys = self.in_table if brief else [key for key in self.shown if any(key in row.values for row in self.rows)]
+        return [self.measures.get(key, Measure(key, key)) for key in keys]
 
 
-def summarise(runs: Sequence[RunFolder]) -> Summary:
+def summarise(runs: Sequence[RunFolder], metrics: Sequence[str] | None = None) -> Summary:
     """Group runs that differ in nothing but the seed, and compare the groups.
 
     Args:
         runs: Finished runs; the group of the first one is what the others are compared with.
+        metrics: Keys of the measures to show, as :func:`~surefoot.metric_keys.read_metrics` gives them; else the usual
+            ones. What a run does not hold yet is computed from its predictions.
 
     Returns:
         One row per group.
     """
+    shown = tuple(metrics or SHOWN)
+    keys = tuple(dict.fromkeys([*shown, *TOLD]))
     groups: dict[str, dict[int, RunFolder]] = {}
     for run in runs:
         groups.setdefault(_group(run), {})[run.spec.seed] = run
-    measured = {key: {seed: _values(run) for seed, run in group.items()} for key, group in groups.items()}
+    found = {run.path: _records(run, keys) for run in runs}
+    known = _measures(keys, list(found.values()))
+    measured = {key: {seed: _values(found[run.path]) for seed, run in group.items()} for key, group in groups.items()}
     test = {key: {seed: values["test"] for seed, values in group.items()} for key, group in measured.items()}
     chosen_by = {key: _means([values["calibration"] for values in group.values()]) for key, group in measured.items()}
     constants = {key: _constants(list(group.values())) for key, group in groups.items()}
     in_play = {key: means for key, means in chosen_by.items() if _is_in_play(constants[key])}
     labels = _labels({key: next(iter(group.values())) for key, group in groups.items()})
     first = next(iter(groups), "")
-    rows = []
+    rows: list[MethodRow] = []
     for key, group in groups.items():
         some = next(iter(group.values()))
         costs = [run.done() or {} for run in group.values()]
         rows.append(
-            Row(
+            MethodRow(
                 method=some.spec.method.name,
                 label=labels[key],
                 options=some.spec.method.options,
@@ -139,12 +152,12 @@ def summarise(runs: Sequence[RunFolder]) -> Summary:
                 constant=constants[key],
                 passes=spread([cost["passes"] for cost in costs]),
                 seconds=spread([cost["seconds"] for cost in costs]),
-                best=frozenset(column.key for column in COLUMNS if len(groups) > 1 and _is_best(column, key, in_play)),
+                best=frozenset(each.key for each in known.values() if len(groups) > 1 and _is_best(each, key, in_play)),
                 difference=None if key == first else _differences(test[first], test[key]),
                 runs=tuple(group[seed] for seed in sorted(group)),
             )
         )
-    return Summary(tuple(rows))
+    return Summary(tuple(rows), known, shown, shown if metrics else IN_TABLE)
 
 
 def _group(run: RunFolder) -> str:
@@ -173,28 +186,30 @@ def _labels(groups: dict[str, RunFolder]) -> dict[str, str]:
     return labels
 
 
-def _values(run: RunFolder) -> dict[str, dict[str, float]]:
-    """Pick a run's numbers on the calibration and the test split out of its measures.
+def _records(run: RunFolder, keys: Sequence[str]) -> dict[str, dict[str, Record]]:
+    """Read a run's measures by split and key; on the calibration split, calibrators were fitted and are not scored."""
+    plain = [key for key in keys if "@" not in key]
+    return {"calibration": measures_of(run, plain, split="calibration"), "test": measures_of(run, keys)}
 
-    ECE after T is there for the test split only: on the calibration split the temperature was fitted.
-    """
-    found: dict[str, dict[str, float]] = {"calibration": {}, "test": {}}
-    for record in run.measures():
-        if record["split"] in found and record.get("value") is not None:
-            if record["calibrator"] is None:
-                found[record["split"]][record["metric"]] = record["value"]
-            elif record["calibrator"] == "temperature" and record["metric"] == "ece":
-                found[record["split"]]["tce"] = record["value"]
-    return found
+
+def _measures(keys: Sequence[str], runs: Sequence[dict[str, dict[str, Record]]]) -> dict[str, Measure]:
+    """Collect what the records say of each measure."""
+    records = {key: record for run in runs for split in run.values() for key, record in split.items()}
+    return {key: Measure.of(key, records[key]) for key in keys if key in records}
+
+
+def _values(records: dict[str, dict[str, Record]]) -> dict[str, dict[str, float]]:
+    """Pick the numbers out of a run's records, by split."""
+    return {
+        split: {key: record["value"] for key, record in found.items() if record["value"] is not None}
+        for split, found in records.items()
+    }
 
 
 def _means(runs: Sequence[dict[str, float]]) -> dict[str, Spread]:
     """Average over seeds what every run has."""
-    return {
-        column.key: spread([values[column.key] for values in runs])
-        for column in COLUMNS
-        if all(column.key in values for values in runs)
-    }
+    keys = [key for key in runs[0] if all(key in values for values in runs)]
+    return {key: spread([values[key] for values in runs]) for key in keys}
 
 
 def _constants(runs: Sequence[RunFolder]) -> dict[str, Constant]:
@@ -202,7 +217,7 @@ def _constants(runs: Sequence[RunFolder]) -> dict[str, Constant]:
     found: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         for record in run.measures():
-            if record["metric"] == "constant_accuracy":
+            if record["metric"] == CONSTANT:
                 found.setdefault(record["split"], []).append(record)
     return {
         split: Constant(*(statistics.fmean(record[key] for record in each) for key in ("value", "lead", "lead_error")))
@@ -216,16 +231,17 @@ def _is_in_play(constants: dict[str, Constant]) -> bool:
     return "calibration" not in constants or constants["calibration"].is_beaten
 
 
-def _is_best(column: Column, key: str, means: dict[str, dict[str, Spread]]) -> bool:
+def _is_best(column: Measure, key: str, means: dict[str, dict[str, Spread]]) -> bool:
     """Return whether a method has the best mean of those in play."""
-    if column.key not in means.get(key, {}):
+    if column.key not in means.get(key, {}) or column.lower_is_better is None:
         return False
     others = [group[column.key].mean for group in means.values() if column.key in group]
     return means[key][column.key].mean == (min if column.lower_is_better else max)(others)
 
 
 def _differences(first: dict[int, dict[str, float]], other: dict[int, dict[str, float]]) -> dict[str, Estimate]:
-    found = {column.key: difference_of(first, other, column.key) for column in COLUMNS}
+    keys = dict.fromkeys(key for values in first.values() for key in values)
+    found = {key: difference_of(first, other, key) for key in keys}
     return {key: gap for key, gap in found.items() if gap is not None}
 
 

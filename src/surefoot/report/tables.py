@@ -6,10 +6,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from surefoot.report.numbers import show_count, show_difference, show_spread
-from surefoot.report.summary import COLUMNS, Column, Row, Summary
+from surefoot.report.measures import Measure
+from surefoot.report.numbers import join, show_count, show_difference, show_spread
+from surefoot.report.summary import MethodRow, Summary
 
-_SHOWN = ("accuracy", "ece", "nll", "tce")
 _ROOMY = 104  # columns from which a difference and its interval fit side by side
 
 
@@ -24,10 +24,10 @@ def summary_table(summary: Summary, *, width: int = 80) -> Table:
         A table with one row per method: the mean, then its paired difference to the first method.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, caption=_caption(summary), caption_justify="left")
-    columns = [column for column in COLUMNS if column.key in _SHOWN]
+    columns = summary.columns(brief=True)
     table.add_column("method", overflow="fold", min_width=6)  # the only one that may break
     for column in columns:
-        table.add_column(f"{column.label}{' %' if column.percent else ''}", justify="right", no_wrap=True)
+        table.add_column(column.heading, justify="right", no_wrap=True)
     table.add_column("passes", justify="right", no_wrap=True)
     table.add_column("sec", justify="right", no_wrap=True)
     for row in summary.rows:
@@ -40,11 +40,11 @@ def summary_table(summary: Summary, *, width: int = 80) -> Table:
     return table
 
 
-def _name(row: Row) -> Text:
+def _name(row: MethodRow) -> Text:
     return Text(row.label, "bold").append(f"\nn = {len(row.seeds)}", "not bold dim")
 
 
-def _cell(row: Row, column: Column, *, roomy: bool) -> Text:
+def _cell(row: MethodRow, column: Measure, *, roomy: bool) -> Text:
     if column.key not in row.values:
         return Text("–  ", "dim")
     is_best = column.key in row.best
@@ -58,8 +58,10 @@ def _cell(row: Row, column: Column, *, roomy: bool) -> Text:
 def _caption(summary: Summary) -> Text:
     text = "Mean ± sd over n seeds, on the test split."
     if len(summary.rows) > 1:
+        behind = [column.label for column in summary.columns(brief=True) if "@" in column.key]
+        fitted = f" (not for {join(behind)}: that was fitted there)" if behind else ""
         text += (
-            " ★ best mean on the calibration split (not for ECE after T: the temperature was fitted there). "
+            f" ★ best mean on the calibration split{fitted}. "
             f"Below it: paired difference on test to {summary.rows[0].label} and its 95 % interval, percentages in "
             "points."
         )

@@ -100,7 +100,7 @@ def run_to_json(run: RunFolder) -> dict[str, Any]:
 
 def _brief(record: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what is said above already, and digits beyond the eighth."""
-    dropped = ("run", "seed", "label", "range", "lower_is_better")
+    dropped = ("run", "seed", "label", "range", "lower_is_better", "unit", "digits", "meaning")
     return {key: _rounded(value) for key, value in record.items() if key not in dropped}
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from surefoot.errors import SurefootError
+from surefoot.evaluate import value_of
 from surefoot.records import RunFolder
 from surefoot.schema import UNTRACKED, RunSpec, SplitName, Tracking
 from surefoot.statistics import Estimate, Spread
@@ -138,13 +139,9 @@ class Runs:
 
     def measure(self, arm: str, metric: str, *, calibrator: str | None = None, split: SplitName = "test") -> BySeed:
         """Read a metric of an arm's finished networks, by seed."""
-        found: BySeed = {}
-        for seed, run in self[arm].items():
-            for record in run.measures():
-                place = record["metric"], record["calibrator"], record["split"]
-                if place == (metric, calibrator, split) and record.get("value") is not None:
-                    found[seed] = record["value"]
-        return found
+        key = f"{metric}@{calibrator}" if calibrator else metric
+        found = {seed: value_of(run, key, split=split) for seed, run in self[arm].items()}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     def along(self, arms: Sequence[str], metric: str, *, split: SplitName = "test") -> dict[int, list[float]]:
         """Read a metric arm by arm, by seed: those seeds that every arm has."""

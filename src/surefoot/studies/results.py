@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError
+from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder, write_bytes
+from surefoot.registry import FIGURES
 from surefoot.statistics import Estimate, Spread
 from surefoot.studies._plain import run_to_json, to_json
 from surefoot.studies.contract import Column, Drawing, Row, Table, Verdict, order
@@ -139,7 +141,7 @@ def load_result(path: Path | str) -> SavedResult:
         is_ours = False
     if not is_ours:
         raise InputError(
-            f"Expected {path} to be a file that `surefoot study` wrote, but it is not. Choose another one."
+            f"Expected a file that `surefoot study` wrote, but {path} is another one. Choose another name."
         )
     return SavedResult(found["result"], found["runs"])
 
@@ -165,6 +167,10 @@ def write_result(result: Result, results: Path, command: str) -> Path:
     Returns:
         The file. One that holds the same already is not touched.
     """
+    drawn = [FIGURES.read(drawing.figure)[0] for drawing in result.plan.study.drawings]
+    needed = tuple(dict.fromkeys(key for figure in drawn for key in figure.facts.get("measures", ())))
+    for run in result.runs.all():  # the file holds no predictions to compute them from
+        measures_of(run, needed)
     runs = {run.path.name: run_to_json(run) for run in result.runs.all()}
     path = place_of(result.plan.name, results)
     write_file(path, to_json(result, command), runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 
+from surefoot.evaluate import value_of
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import COLORS, Drawn, canvas, curve, grouped, labels, legend
@@ -12,7 +13,7 @@ from surefoot.report.paper._canvas import COLORS, Drawn, canvas, curve, grouped,
 REPAIRS: tuple[str | None, ...] = (None, "temperature", "isotonic")
 
 
-@FIGURES.register("ece_bars")
+@FIGURES.register("ece_bars", measures=("ece", "ece@temperature", "ece@isotonic"))
 def ece_bars(runs: list[RunFolder]) -> Drawn:
     """ECE of each method, raw and behind temperature scaling and isotonic regression (CSAM paper, fig. 3a-b)."""
     groups = grouped(runs)
@@ -35,11 +36,8 @@ def ece_bars(runs: list[RunFolder]) -> Drawn:
 
 
 def _ece(run: RunFolder, repair: str | None) -> list[float]:
-    return [
-        record["value"]
-        for record in run.measures()
-        if (record["metric"], record["calibrator"], record["split"]) == ("ece", repair, "test")
-    ]
+    value = value_of(run, f"ece@{repair}" if repair else "ece")
+    return [] if value is None else [value]
 
 
 @FIGURES.register("ece_curves")

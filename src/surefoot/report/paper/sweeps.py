@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from typing import Any
 
+from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import COLORS, SYMBOLS, Drawn, canvas, labels
@@ -18,10 +19,10 @@ METRICS = (
 )
 
 
-@FIGURES.register("sweep")
+@FIGURES.register("sweep", measures=tuple(key for key, *_ in METRICS))
 def sweep(runs: list[RunFolder], *, over: str = "rho", by: str | None = None) -> Drawn:
     """Accuracy, ECE and entropy over an option such as rho or gamma, one line per value of another (fig. S5–S6)."""
-    lines = _lines(runs, over, by)
+    lines = _lines(runs, over, by, [key for key, *_ in METRICS])
     shown = [metric for metric in METRICS if any(metric[0] in at for line in lines.values() for at in line.values())]
     if not lines or not shown:
         return None
@@ -47,7 +48,9 @@ def sweep(runs: list[RunFolder], *, over: str = "rho", by: str | None = None) ->
     return figure
 
 
-def _lines(runs: list[RunFolder], over: str, by: str | None) -> dict[Any, dict[float, dict[str, list[float]]]]:
+def _lines(
+    runs: list[RunFolder], over: str, by: str | None, keys: list[str]
+) -> dict[Any, dict[float, dict[str, list[float]]]]:
     found: dict[Any, dict[float, dict[str, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for run in runs:
         options = run.spec.method.options
@@ -55,16 +58,16 @@ def _lines(runs: list[RunFolder], over: str, by: str | None) -> dict[Any, dict[f
         if not isinstance(x, int | float) or (by is not None and by not in options):
             continue
         at = found[options[by] if by else run.spec.method.name][float(x)]
-        for record in run.measures():
-            if record["split"] == "test" and record["calibrator"] is None and record.get("value") is not None:
-                at[record["metric"]].append(record["value"])
+        for key, record in measures_of(run, keys).items():
+            if record["value"] is not None:
+                at[key].append(record["value"])
     return found
 
 
 @FIGURES.register("heat_map")
 def heat_map(runs: list[RunFolder], *, x: str = "gamma", y: str = "rho", metric: str = "ece") -> Drawn:
     """A metric over two options at once, as numbers on colours (table S4 as a picture)."""
-    lines = _lines(runs, x, y)
+    lines = _lines(runs, x, y, [metric])
     xs, ys = sorted({at for line in lines.values() for at in line}), sorted(lines)
     if not xs or not ys:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, mean, spread
@@ -57,7 +58,7 @@ def analyse(runs: Runs) -> Analysis:
 
 
 def _confidence(run: RunFolder) -> float:
-    bins = next(r["bins"] for r in run.measures() if (r["metric"], r["split"]) == ("reliability", "train"))
+    bins = measures_of(run, ["reliability"], split="train")["reliability"]["bins"]
     pairs = [(n, c) for n, c in zip(bins["count"], bins["confidence"], strict=True) if n]
     return float(sum(n * c for n, c in pairs) / sum(n for n, _ in pairs))
 
