@@ -31,7 +31,7 @@ def study(shift: Shift | None) -> Study:
     def judge(numbers: Mapping[str, Estimate]) -> Verdict:
         return Verdict("not resolved", "nothing is asked")
 
-    return Study("A0", "Is it?", {}, "nowhere", "Held if it is.", grid, analyse, judge)
+    return Study(question="Is it?", rule="Held if it is.", grid=grid, analyse=analyse, judge=judge)
 
 
 def made(out: Path, **shifts: Shift | None) -> Runs:
