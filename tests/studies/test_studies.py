@@ -31,7 +31,7 @@ OUTCOMES = {"held", "did not hold", "not resolved"}
 
 def study(*words: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "surefoot", "study", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=900)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=3600)
 
 
 @pytest.fixture(scope="module")
