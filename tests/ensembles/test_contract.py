@@ -259,7 +259,7 @@ def test_factors_of_members_have_a_learning_rate_of_their_own_and_no_decay(small
     method = parse_method("batch_ensemble:fast_lr=0.5 + csam:base=sgd,lr=0.2")
     ensemble = build_ensemble(method.ensemble)
     plain = build_model(MODELS.parse("cnn:width=2"), small_splits)
-    model = ensemble.around(plain, torch.Generator())
+    model = ensemble.wrap(plain, torch.Generator())
     groups = build_optimizer(method, model).param_groups
     told = {id(p): (group["lr"], group["weight_decay"]) for group in groups for p in group["params"]}
     assert len(told) == len(list(model.parameters()))
