@@ -44,9 +44,8 @@ def run(base: str, options: list[str], seeds: int, jobs: int, out: Path) -> list
 
 def show(name: str, rows: list[dict[str, Any]]) -> None:
     """Print a task's table."""
-    print(
-        f"\n{name}\n| | calibration: accuracy | ECE % | NLL | test: accuracy | ECE % | NLL |\n|---|---|---|---|---|---|---|"
-    )
+    print(f"\n{name}\n| | calibration: accuracy | ECE % | NLL | test: accuracy | ECE % | NLL |")
+    print("|---|---|---|---|---|---|---|")
     for row in rows:
         options = row["options"]
         label = f"ρ = {options['rho']:g}, γ = {options['gamma']:g}" if "rho" in options else row["label"]
