@@ -96,3 +96,4 @@ def furnish(folder: Path) -> None:
     for name in ("predictions", "validation", "test"):
         order = rng.permutation(300)
         np.savez(folder / f"{name}.npz", logits=logits[order], labels=labels[order], hospital=hospital[order])
+    (folder / "results").symlink_to(ROOT / "results")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ torch.set_num_threads(1)
 # How long a test takes says how busy the machine is, not whether the code is right.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+# Under nohup, or in the background of a script, these are ignored, and would be by every process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def small_arrays(n_train: int = 90, n_test: int = 60, classes: int = 3, seed: int = 0) -> dict[str, np.ndarray]:

@@ -124,7 +124,7 @@ def test_a_grid_is_chosen_on_the_calibration_split(small_npz: Path, tmp_path: Pa
 def test_a_grid_needs_values_and_a_known_score(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Expected a grid with values to choose from"):
         sf.compare(grid="sam:rho=1", out=tmp_path)
-    with pytest.raises(InputError, match="Expected to choose by"):
+    with pytest.raises(InputError, match="Unknown metric 'tce'"):
         sf.compare(grid="sam:rho=1|2", choose_by="tce", out=tmp_path)
 
 

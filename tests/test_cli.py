@@ -17,15 +17,15 @@ import pytest
 
 from surefoot import __version__
 from tests.conftest import Done, RunCommand, small_arrays
+from tests.patience import PATIENCE
 from tests.report.browser import drawn_page
 
-DEADLINE = 600  # seconds; on a machine with much else to do all things end, but late
 COMMANDS = ["compare", "train", "measure", "report", "list", "audit", "calibrate", "data", "shift", "study", "figure"]
 
 
 def surefoot(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "surefoot", *words], capture_output=True, text=True, cwd=cwd, timeout=DEADLINE
+        [sys.executable, "-m", "surefoot", *words], capture_output=True, text=True, cwd=cwd, timeout=PATIENCE
     )
 
 
@@ -263,7 +263,7 @@ def test_an_interrupt_says_how_to_go_on_and_leaves_no_process_behind(small_npz: 
         try:
             wait_for(lambda: any(tmp_path.glob("*/checkpoint/step-*")))
             os.killpg(p.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
-            _, errors = p.communicate(timeout=DEADLINE)
+            _, errors = p.communicate(timeout=PATIENCE)
         finally:
             if p.poll() is None:  # a test that fails must not wait for 100,000 epochs
                 os.killpg(p.pid, signal.SIGKILL)
@@ -281,7 +281,7 @@ def group_is_alive(group: int) -> bool:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

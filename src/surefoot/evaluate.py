@@ -26,6 +26,10 @@ IN_TABLE = ("accuracy", "ece", "nll", "ece@temperature")
 SHOWN = (*IN_TABLE, "brier")  # on the page
 DIAGRAMS = ("reliability", "reliability@temperature", "reliability@isotonic")
 CONSTANT = "constant_accuracy"
+OF_EVERY_RUN: dict[SplitName, tuple[str, ...]] = {
+    "calibration": (*(key for key in SHOWN if "@" not in key), CONSTANT),
+    "test": (*SHOWN, CONSTANT, *DIAGRAMS),
+}
 
 
 def key_of(record: Record) -> str:
@@ -43,9 +47,7 @@ def evaluate(run: RunFolder, passes: int) -> list[Record]:
     Returns:
         The records, as written to the folder.
     """
-    plain = [key for key in SHOWN if "@" not in key]
-    records = _compute(run, [*plain, CONSTANT], "calibration", passes)
-    records += _compute(run, [*SHOWN, CONSTANT, *DIAGRAMS], "test", passes)
+    records = [record for split, keys in OF_EVERY_RUN.items() for record in _compute(run, keys, split, passes)]
     run.write_measures(records)
     return records
 

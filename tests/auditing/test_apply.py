@@ -127,7 +127,7 @@ def test_what_cannot_be_told_or_is_no_probability_is_refused(
     for name, says in {
         "other.csv": "Expected the scores that the calibrator was fitted on, such as prob_shirt, prob_coat, prob_bag",
         "sum.csv": "Expected probabilities that are not negative and sum to 1, but row 1 has 0.2, 0.3, 0.6",
-        "text.csv": "Expected numbers in 'prob_coat', but row 1 has '?'",
+        "text.csv": "row 1 has 0.2, nan, 0.5",
         "two.npz": "Expected a calibrator for 2 classes, but this one was fitted on 3",
         "turned.csv": "Expected the classes shirt, coat, bag in this order",
     }.items():

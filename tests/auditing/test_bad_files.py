@@ -125,11 +125,11 @@ ANSWERED: dict[str, tuple[dict[str, np.ndarray], str]] = {
     "certain-wrong.npz": (sure(500, False, 1.0), "over-confident by 100.0 points"),
     "two-right.npz": (
         sure(500, True, 0.9, 2),
-        "risk is overstated by 10.0 points: mean P(class 1) 10.0 % where 0.0 % happen, 95 % interval 0.0–0.76",
+        "risk is overstated by 10.0 points: mean P(class 1) 10.0 % where 0.0 % happen, 95 % interval 0.0–0.74",
     ),
     "two-wrong.npz": (
         sure(500, False, 0.9, 2),
-        "risk is understated tenfold: mean P(class 1) 10.0 % where 100.0 % happen, 95 % interval 99.2–100.0",
+        "risk is understated tenfold: mean P(class 1) 10.0 % where 100.0 % happen, 95 % interval 99.3–100.0",
     ),
     "two-certain-right.npz": (
         sure(500, True, 1.0, 2),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from surefoot.auditing import audit, compare_audits
-from surefoot.auditing.better import Better, Pair, better_calibrated
+from surefoot.auditing.better import Better, PairedRows, better_calibrated
 from surefoot.metrics import Stream
 from surefoot.metrics.verdict import verdict_of_sums
 from tests.auditing.made import made
@@ -35,7 +35,7 @@ def found_better(a: np.ndarray, b: np.ndarray, labels: np.ndarray) -> Better | N
     for each, stream in zip(probs, streams, strict=True):
         stream.update(each, truth)
     verdicts = [verdict_of_sums(stream.sums) for stream in streams]
-    return better_calibrated(*verdicts, tuple(stream.sums for stream in streams), Pair(probs, truth), 1.0)
+    return better_calibrated(*verdicts, tuple(stream.sums for stream in streams), PairedRows(probs, truth), 1.0)
 
 
 @pytest.mark.parametrize("seed", [3, 6, 8])

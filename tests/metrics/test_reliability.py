@@ -32,6 +32,13 @@ def test_bars_are_binomial_quantiles() -> None:
     assert diagram.outside == [0]
 
 
+@pytest.mark.parametrize("p", [0.0, 1e-38, 1e-6, 1 - 1e-16, 1.0])
+def test_bars_of_bins_that_are_nearly_certain(p: float) -> None:
+    diagram = reliability_of_sums(torch.tensor([[500.0], [500 * p], [0.0]], dtype=torch.float64))
+    assert diagram.low == [binom.ppf(0.025, 500, p) / 500]
+    assert diagram.high == [binom.ppf(0.975, 500, p) / 500]
+
+
 def test_bars_hold_calibrated_bins_as_often_as_they_say() -> None:
     inside = total = 0
     for seed in range(60):

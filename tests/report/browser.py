@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -36,4 +38,4 @@ def drawn_page(page: Path, profile: Path, *flags: str) -> str:
     quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
     command = [find_browser(), "--headless", "--no-sandbox", "--disable-gpu", *quiet, f"--user-data-dir={profile}"]
     command += ["--window-size=1200,900", "--virtual-time-budget=15000", *flags, "--dump-dom", page.resolve().as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout

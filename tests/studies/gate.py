@@ -19,9 +19,9 @@ from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.schema import LossTerms
 from surefoot.statistics import difference
 from surefoot.studies import Analysis, Arm, Column, Drawing, Study, above, make_spec, metrics_table
+from tests.patience import PATIENCE
 
 STEP = 13  # made before a run stops
-PATIENCE = 1800.0  # seconds after which whatever should have happened has not
 
 
 class Waiting(Loss):

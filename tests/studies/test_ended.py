@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import surefoot
+from tests.patience import PATIENCE
 from tests.studies.gate import put_tickets, who_is_there
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 300.0  # seconds that processes have to end; it takes a moment, on a busy machine a longer one
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see processes")
 
 

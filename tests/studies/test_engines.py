@@ -20,6 +20,7 @@ from surefoot.records.remote import download, upload
 from surefoot.schema import Tracking
 from surefoot.studies.compare import make_spec, plan
 from surefoot.studies.engine import Job, News, run_all
+from tests.patience import PATIENCE
 from tests.runs import content
 from tests.studies.gate import put_tickets, who_is_there
 
@@ -155,7 +156,7 @@ def cluster() -> Iterator[str]:
     address = process.stdout.readline().strip()
     assert address, "the cluster did not start"
     yield address
-    process.communicate("", timeout=600)
+    process.communicate("", timeout=PATIENCE)
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own

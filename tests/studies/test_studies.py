@@ -21,6 +21,7 @@ from surefoot.studies.contract import SIZES
 from surefoot.studies.pages import read_numbers
 from surefoot.studies.results import check_results, load_result, page_text, write_file
 from surefoot.studies.runner import find_studies
+from tests.patience import PATIENCE
 from tests.studies.gate import put_tickets, who_is_there
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,7 @@ OUTCOMES = {"held", "did not hold", "not resolved"}
 
 def study(*words: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "surefoot", "study", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=3600)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

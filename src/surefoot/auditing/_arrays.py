@@ -20,7 +20,7 @@ from surefoot.errors import InputError
 from surefoot.schema import LABELS_ARE
 
 
-class Rows:
+class StoredArray:
     """A stored array whose rows are read one after the other.
 
     Args:
@@ -131,7 +131,7 @@ def arrays_in(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generi
             for name in archive.namelist():
                 if name.endswith(".npy"):
                     with archive.open(name) as file:
-                        rows = Rows(file, f"{path.name}:{name.removesuffix('.npy')}")
+                        rows = StoredArray(file, f"{path.name}:{name.removesuffix('.npy')}")
                         shapes[name.removesuffix(".npy")] = rows.shape, rows.dtype
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
         raise InputError(
@@ -156,19 +156,21 @@ def _npz_source(path: Path, pick: Pick, class_names: tuple[str, ...], group_name
             columns = {}
             for name in dict.fromkeys((key, pick.labels, *group_names)):
                 file = files.enter_context(archive.open(f"{name}.npy"))
-                columns[name] = Rows(file, f"{path.name}:{name}")
+                columns[name] = StoredArray(file, f"{path.name}:{name}")
             yield from _raws(columns, key, pick.labels, group_names, path.name)
 
     def start_labels() -> Generator[Array]:
         with zipfile.ZipFile(path) as archive, archive.open(f"{pick.labels}.npy") as file:
-            yield from _labels(Rows(file, f"{path.name}:{pick.labels}"))
+            yield from _labels(StoredArray(file, f"{path.name}:{pick.labels}"))
 
     took = f"{key!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
     columns = ((key,), pick.labels)
     return Source(pick.model, pick.split, took, pick.kind, class_names, path.name, columns, start, start_labels)
 
 
-def _raws(columns: Mapping[str, Rows], key: str, labels: str, group_names: Sequence[str], where: str) -> Generator[Raw]:
+def _raws(
+    columns: Mapping[str, StoredArray], key: str, labels: str, group_names: Sequence[str], where: str
+) -> Generator[Raw]:
     scores = columns[key]
     lengths = {rows.shape[0] if rows.shape else 0 for rows in columns.values()}
     if len(scores.shape) > 2 or len(lengths) > 1:
@@ -186,7 +188,7 @@ def _raws(columns: Mapping[str, Rows], key: str, labels: str, group_names: Seque
         yield Raw(taken[key], taken[labels], groups, (start + size) / n)
 
 
-def _labels(rows: Rows) -> Generator[Array]:
+def _labels(rows: StoredArray) -> Generator[Array]:
     n, step = rows.shape[0], rows_per_chunk(1)
     for start in range(0, n, step):
         yield rows.take(min(step, n - start))
@@ -195,7 +197,7 @@ def _labels(rows: Rows) -> Generator[Array]:
 def _texts(path: Path, key: str) -> tuple[str, ...]:
     """Read a short array of texts, such as the names of the classes."""
     with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as file:
-        rows = Rows(file, f"{path.name}:{key}")
+        rows = StoredArray(file, f"{path.name}:{key}")
         values = rows.take(rows.shape[0] if rows.shape else 1).ravel()
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "replace")
@@ -224,12 +226,12 @@ def open_npy(path: Path, label: str | None) -> list[Source]:
 
     def start() -> Generator[Raw]:
         with path.open("rb") as first, beside.open("rb") as second:
-            columns = {"scores": Rows(first, path.name), "labels": Rows(second, beside.name)}
+            columns = {"scores": StoredArray(first, path.name), "labels": StoredArray(second, beside.name)}
             yield from _raws(columns, "scores", "labels", (), path.name)
 
     def start_labels() -> Generator[Array]:
         with beside.open("rb") as file:
-            yield from _labels(Rows(file, beside.name))
+            yield from _labels(StoredArray(file, beside.name))
 
     took = f"{path.name} as {kind or 'scores'}, {beside.name} as labels"
     columns = (("",), beside.name)

@@ -63,7 +63,7 @@ def _with_gaps(values: Column, name: str, start: int, where: str) -> Array:
     lengths = sorted({len(value) for value in values if isinstance(value, list)})
     if len(lengths) > 1:
         raise InputError(
-            f"Expected as many scores in every row, but got {lengths[:4]} in {where}. Mend the short ones."
+            f"Expected as many scores in every row, but got {lengths[:4]} in {where}. Complete the short ones."
         )
     rows = []
     for row, value in enumerate(values):

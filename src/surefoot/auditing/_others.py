@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from surefoot.auditing._arrays import Rows
+from surefoot.auditing._arrays import StoredArray
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import take_apart
 from surefoot.auditing._readers import TABLES, read_table, table_suffix
@@ -82,6 +82,6 @@ def _arrays(path: Path, rows: int) -> Iterator[tuple[str, Sequence[Any]]]:
             name = entry.removesuffix(".npy")
             if entry.endswith(".npy") and take_apart(name) is None:
                 with archive.open(entry) as file:
-                    array = Rows(file, f"{path.name}:{name}")
+                    array = StoredArray(file, f"{path.name}:{name}")
                     if array.shape == (rows,) and not array.dtype.hasobject:
                         yield name, array.take(rows).tolist()

@@ -163,7 +163,7 @@ def _lines(file: Iterable[str], before: int, path: Path) -> Iterator[Any]:
             except ValueError as error:
                 reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
                 raise InputError(
-                    f"Expected an object in line {number} of {path.name}, but it is no JSON ({reason}). Mend it."
+                    f"Expected an object in line {number} of {path.name}, but it is no JSON ({reason}). Correct it."
                 ) from error
 
 

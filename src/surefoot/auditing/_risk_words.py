@@ -124,7 +124,7 @@ def percent(share: float) -> str:
 
 def _number(share: float) -> str:
     value = 100 * share
-    if value == 0 or abs(value) >= 0.95:
+    if abs(value) < 1e-9 or abs(value) >= 0.95:  # less than that is rounding
         return f"{value:.1f}"
     return f"{value:.2f}" if abs(value) >= 0.01 else f"{value:.1g}"
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.auditing._arrays import Rows, arrays_in
+from surefoot.auditing._arrays import StoredArray, arrays_in
+from surefoot.auditing._cells import floats
 from surefoot.auditing._kind import Said
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind, take_apart
@@ -204,15 +205,15 @@ def _is_number(value: Any) -> bool:
 
 def _npz_rows(path: Path, key: str) -> Iterator[Array]:
     with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as file:
-        yield from _rows(Rows(file, f"{path.name}:{key}"))
+        yield from _rows(StoredArray(file, f"{path.name}:{key}"))
 
 
 def _npy_rows(path: Path) -> Iterator[Array]:
     with path.open("rb") as file:
-        yield from _rows(Rows(file, path.name))
+        yield from _rows(StoredArray(file, path.name))
 
 
-def _rows(rows: Rows) -> Iterator[Array]:
+def _rows(rows: StoredArray) -> Iterator[Array]:
     n, step = rows.shape[0] if rows.shape else 0, rows_per_chunk(rows.shape[1] if len(rows.shape) > 1 else 2)
     for start in range(0, n, step):
         yield rows.take(min(step, n - start))
@@ -222,19 +223,9 @@ def _table_rows(path: Path, names: tuple[str, ...]) -> Iterator[Array]:
     row = 0
     with closing(read_table(path)(rows_per_chunk(max(100, len(names))), names, ())) as reading:
         for columns, _ in reading:
-            values = [_numbers(columns[name], name, row, path.name) for name in names]
+            values = [floats(columns[name], name, row, path.name) for name in names]
             yield values[0] if len(values) == 1 else np.stack(values, axis=1)
             row += len(values[0])
-
-
-def _numbers(values: Sequence[Any] | Array, name: str, start: int, where: str) -> Array:
-    try:
-        return np.array([float(value) for value in values] if np.ndim(values[0]) == 0 else values, np.float64)
-    except (TypeError, ValueError) as error:
-        row = next((i for i, value in enumerate(values) if np.ndim(value) == 0 and not _is_number(value)), 0)
-        raise InputError(
-            f"Expected numbers in {name!r}, but row {start + row} has {values[row]!r} in {where}. Leave it out."
-        ) from error
 
 
 def _as_logits(raw: Array, kind: Kind, start: int, where: str) -> Array:
@@ -252,7 +243,7 @@ def _as_logits(raw: Array, kind: Kind, start: int, where: str) -> Array:
         row = int(off.argmax())
         what = "finite logits" if kind == "logits" else "probabilities that are not negative and sum to 1"
         shown = ", ".join(f"{value:.4g}" for value in scores[row][:4])
-        raise InputError(f"Expected {what}, but row {start + row} has {shown} in {where}. Mend it, or leave it out.")
+        raise InputError(f"Expected {what}, but row {start + row} has {shown} in {where}. Correct it, or leave it out.")
     if kind == "logits":
         return scores
     logits: Array = np.log(np.maximum(scores, float(np.finfo(np.float32).tiny)))

@@ -24,14 +24,14 @@ Letter = Literal["A", "B"]
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairedRows:
     """Rows that were sampled of both."""
 
     probs: tuple[Tensor, Tensor]
     labels: Tensor
 
     @classmethod
-    def of(cls, a: Reading, b: Reading, few: int) -> Pair:
+    def of(cls, a: Reading, b: Reading, few: int) -> PairedRows:
         """Take the first sampled rows, which are the same of both."""
         return cls((a.probs(few), b.probs(few)), torch.from_numpy(a.labels[:few]))
 
@@ -67,7 +67,7 @@ class Better:
 
 
 def better_calibrated(
-    a: CalibrationVerdict, b: CalibrationVerdict, bins: tuple[Tensor, Tensor], pair: Pair, share: float
+    a: CalibrationVerdict, b: CalibrationVerdict, bins: tuple[Tensor, Tensor], pair: PairedRows, share: float
 ) -> Better | None:
     """Return which one is better calibrated.
 
@@ -100,7 +100,9 @@ def better_calibrated(
     return found[0] if agrees else None
 
 
-def _larger_gap(a: CalibrationVerdict, b: CalibrationVerdict, pair: Pair, share: float, level: float) -> Letter | None:
+def _larger_gap(
+    a: CalibrationVerdict, b: CalibrationVerdict, pair: PairedRows, share: float, level: float
+) -> Letter | None:
     less, more = (scaled(pair.gap(level, sign), a.gap.estimate + sign * b.gap.estimate, share) for sign in (-1, 1))
     if 0.0 in less or 0.0 in more:
         return None

@@ -10,7 +10,7 @@ from surefoot.auditing._kind import Said
 from surefoot.auditing._labels import Meaning
 from surefoot.auditing._reading import ALWAYS, MOST_RANKED, OnRows, Reading
 from surefoot.auditing.audit import audit_source, choose_one
-from surefoot.auditing.better import Pair, better_calibrated, scaled
+from surefoot.auditing.better import PairedRows, better_calibrated, scaled
 from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.result import Audit, AuditComparison
 from surefoot.auditing.told_apart import told_apart
@@ -71,7 +71,7 @@ def compare_audits(
     (audit_a, a), (audit_b, b) = read
     _check_same_examples(audit_a, a, audit_b, b)
     few = min(len(a.labels), MOST_RANKED)
-    pair = Pair.of(a, b, few)
+    pair = PairedRows.of(a, b, few)
     differences = {
         "accuracy": scaled(pair.share(level), _accuracy(a) - _accuracy(b), few / a.n),
         "confidence_gap": scaled(pair.gap(level), _gap(a) - _gap(b), few / a.n),
@@ -105,7 +105,7 @@ def _gap(reading: Reading) -> float:
     return float((confidence - hits) / n)
 
 
-def _loss(name: str, pair: Pair, a: Reading, b: Reading, level: float) -> Interval:
+def _loss(name: str, pair: PairedRows, a: Reading, b: Reading, level: float) -> Interval:
     estimate = a.values[name].mean - b.values[name].mean
     if not math.isfinite(estimate):
         return no_interval(name, estimate, level, "it is infinite for one of them")

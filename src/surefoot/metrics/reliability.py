@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
-from scipy.special import bdtr, bdtrik
+from scipy.special import bdtr
 from torch import Generator, Tensor
 
 from surefoot.errors import OptionError
@@ -96,11 +96,9 @@ def reliability_of_sums(sums: Tensor, *, level: float = 0.95) -> Reliability:
 
 
 def _hits_at(quantile: float, n: int, p: float) -> int:
-    """Return the quantile of the hits of n, each with probability p."""
-    if p in (0.0, 1.0):
-        return round(n * p)
-    hits = max(0, math.ceil(float(bdtrik(quantile, n, p))))
-    return hits - 1 if hits and float(bdtr(hits - 1, n, p)) >= quantile else hits
+    """Return the quantile of the hits of n, each with probability p: the fewest that have so much probability."""
+    # By bisection: the inverse that scipy has is not a number where p is next to 0 or 1.
+    return bisect_left(range(n), quantile, key=lambda hits: float(bdtr(hits, n, p)))
 
 
 @dataclass(frozen=True)

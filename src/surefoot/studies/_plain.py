@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 import surefoot
+from surefoot.evaluate import OF_EVERY_RUN, key_of
 from surefoot.records import RunFolder
 from surefoot.statistics import Estimate
 from surefoot.studies.contract import Row, Table
@@ -83,8 +84,18 @@ def _anonymous(value: Any) -> Any:
     return value
 
 
-def run_to_json(run: RunFolder) -> dict[str, Any]:
-    """Write what a finished run recorded: what trackers saw, all measures and those on shifted pictures."""
+def run_to_json(run: RunFolder, asked: Collection[tuple[str, str]] = ()) -> dict[str, Any]:
+    """Write what a finished run recorded: what trackers saw, its measures and those on shifted pictures.
+
+    Args:
+        run: The run. Another study may have left measures of its own there.
+        asked: Which to write beside those that every run has, each a split and a key.
+
+    Returns:
+        Plain values, the same whatever else was computed of the run.
+    """
+    wanted = {*asked, *((split, key) for split, keys in OF_EVERY_RUN.items() for key in keys)}
+    found = {(record["split"], key_of(record)): _brief(record) for record in run.measures()}
     done = {key: value for key, value in (run.done() or {}).items() if "seconds" not in key}
     steps = run.steps()
     return {
@@ -93,7 +104,7 @@ def run_to_json(run: RunFolder) -> dict[str, Any]:
         "data": {key: value for key, value in run.data.items() if key != "classes"},
         "done": {**done, "steps": steps[-1]["step"]} if steps else done,
         "tracked": [_brief(record) for record in run.tracked()],
-        "measures": [_brief(record) for record in run.measures()],
+        "measures": [found[place] for place in sorted(found) if place in wanted],
         "shift": [_brief(record) for record in run.shift()],
     }
 

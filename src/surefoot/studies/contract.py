@@ -121,6 +121,9 @@ class Runs:
         found: Finished runs.
         failed: What went wrong with the others.
         shifts: On which shifted pictures the arms were measured.
+
+    Attributes:
+        asked: Measures that were read, each a split and a key.
     """
 
     def __init__(
@@ -132,6 +135,7 @@ class Runs:
         self.found = {arm: dict(sorted(runs.items())) for arm, runs in found.items()}
         self.failed = {arm: dict(errors) for arm, errors in (failed or {}).items() if errors}
         self.shifts = dict(shifts or {})
+        self.asked: set[tuple[str, str]] = set()
 
     def __getitem__(self, arm: str) -> dict[int, RunFolder]:
         """Return an arm's runs by seed; none if all failed."""
@@ -140,6 +144,7 @@ class Runs:
     def measure(self, arm: str, metric: str, *, calibrator: str | None = None, split: SplitName = "test") -> BySeed:
         """Read a metric of an arm's finished networks, by seed."""
         key = f"{metric}@{calibrator}" if calibrator else metric
+        self.asked.add((split, key))
         found = {seed: value_of(run, key, split=split) for seed, run in self[arm].items()}
         return {seed: value for seed, value in found.items() if value is not None}
 

@@ -171,7 +171,8 @@ def write_result(result: Result, results: Path, command: str) -> Path:
     needed = tuple(dict.fromkeys(key for figure in drawn for key in figure.facts.get("measures", ())))
     for run in result.runs.all():  # the file holds no predictions to compute them from
         measures_of(run, needed)
-    runs = {run.path.name: run_to_json(run) for run in result.runs.all()}
+    asked = {*result.runs.asked, *(("test", key) for key in needed)}
+    runs = {run.path.name: run_to_json(run, asked) for run in result.runs.all()}
     path = place_of(result.plan.name, results)
     write_file(path, to_json(result, command), runs)
     return path

@@ -78,17 +78,23 @@ class Panel:
         return seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the trackers remember, and how much time training and they have taken."""
+        """Return what the trackers remember and, under a budget, the time that training and they have taken.
+
+        Without a budget no clock has a say, so that two checkpoints of the same run are the same bytes.
+        """
         memories = {name: each.state_dict() for name, each in self.trackers.items() if isinstance(each, Remembering)}
-        return {"trackers": memories, "used": dict(self._used), "trained": self._trained, "step": self._step}
+        spent = None if self._share is None else {"used": dict(self._used), "trained": self._trained}
+        return {"trackers": memories, "spent": spent, "step": self._step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what :meth:`state_dict` gave; a tracker that was not there then starts without a memory."""
         for name, tracker in self.trackers.items():
-            self._used[name] = state["used"].get(name, 0.0)
             if isinstance(tracker, Remembering) and name in state["trackers"]:
                 tracker.load_state_dict(state["trackers"][name])
-        self._trained, self._step = state["trained"], state["step"]
+        if state["spent"] is not None:
+            self._used |= {name: seconds for name, seconds in state["spent"]["used"].items() if name in self._used}
+            self._trained = state["spent"]["trained"]
+        self._step = state["step"]
         self._left = self._clock()
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from tests.patience import PATIENCE
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-PATIENCE = timedelta(seconds=30)  # a rank that waits longer for another one fails
 
 
-def torchrun(n, script, *args, timeout=200, cwd=None):
+def torchrun(n, script, *args, timeout=PATIENCE, cwd=None):
     """Run a script under torchrun; a deadlock ends with the timeout, and all processes with it."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}", str(script)]
@@ -61,7 +62,7 @@ def verify(said, name):
 def run_checks(checks, folder):
     """Run checks on this rank until one fails; the ranks may be out of step after that."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=PATIENCE)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
     said = {}
     for name, check in checks.items():
         try:
