@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surefoot.auditing import _readers, audit, open_predictions
+from surefoot.auditing import audit, open_predictions
 from surefoot.errors import InputError
 from tests.auditing.made import made, softmax
 from tests.conftest import RunCommand
@@ -97,14 +97,6 @@ REFUSED: dict[str, tuple[Table, str]] = {
         "whether 'score_neg', 'score_pos' are scores of classes",
     ),
 }  # fmt: skip
-
-
-@pytest.fixture(params=[True, False], ids=["pyarrow", "plain"])
-def fast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if request.param:
-        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    monkeypatch.setattr(_readers, "_has_pyarrow", lambda: request.param)
-    return bool(request.param)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "json", "parquet"])

@@ -21,12 +21,6 @@ NUMBERS = ["p0", "p1", "label"]
 TEXTS = ["plain", 'a "quoted" word', "two\nlines", "comma, and\r\nline", "", 'ends with quote"', "é\n\n\n"]
 
 
-@pytest.fixture(params=[True, False], ids=["pyarrow", "plain"])
-def fast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    monkeypatch.setattr(_readers, "_has_pyarrow", lambda: request.param)
-    return bool(request.param)
-
-
 def rows(n: int) -> list[dict[str, object]]:
     draw = np.random.default_rng(0)
     p = draw.random(n).round(6)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surefoot.auditing import _fast, _readers, _source, audit, open_predictions
+from surefoot.auditing import _fast, _source, audit, open_predictions
 from surefoot.errors import InputError
 from tests.auditing.made import made, softmax
 
@@ -21,14 +21,6 @@ SAYS = (
 )
 P0, P2, LABEL = (70, 140, 210, 280), (141, 280), (350, 420)
 SPELLINGS = ("", "NA", "nan", "null")
-
-
-@pytest.fixture(params=[True, False], ids=["pyarrow", "plain"])
-def fast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if request.param:
-        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    monkeypatch.setattr(_readers, "_has_pyarrow", lambda: request.param)
-    return bool(request.param)
 
 
 def holes() -> tuple[np.ndarray, np.ndarray]:

@@ -8,21 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surefoot.auditing import _readers, _source, audit, open_predictions
+from surefoot.auditing import _source, audit, open_predictions
 from surefoot.auditing._labels import possible
 from surefoot.errors import InputError
 from surefoot.records import RunFolder
 from surefoot.schema import Predictions
 from tests.auditing.made import made, softmax
 from tests.conftest import RunCommand
-
-
-@pytest.fixture(params=[True, False], ids=["pyarrow", "plain"])
-def fast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if request.param:
-        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    monkeypatch.setattr(_readers, "_has_pyarrow", lambda: request.param)
-    return bool(request.param)
 
 
 def table(path: Path, header: str, labels: list[str], places: list[int], k: int = 3) -> Path:
