@@ -178,6 +178,12 @@ def test_a_result_is_shown_and_drawn(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"a4-1-reliability.png", "a4-2-ece_bars.png"}
 
 
+def test_showing_nothing_is_refused(tmp_path: Path) -> None:
+    done = study("show", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Expected the name of a study, but got none." in done.stderr
+
+
 def test_nothing_is_replaced_that_surefoot_did_not_write(tmp_path: Path) -> None:
     """Neither a page nor a file of somebody's own, and nothing is run before that is said."""
     page, file = tmp_path / "RESULTS.md", tmp_path / "results" / "a4.json.xz"

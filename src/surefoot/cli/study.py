@@ -57,6 +57,8 @@ def study(
         _list(as_json)
         return 0
     if names[0] == "show":
+        if not names[1:]:
+            raise InputError("Expected the name of a study, but got none. Write surefoot study show a4.")
         for name in names[1:]:
             show_study(name, results, out, as_json)
         return 0
