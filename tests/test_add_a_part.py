@@ -22,6 +22,7 @@ NAMES = {
     "losses": "poly1",
     "metrics": "spherical",
     "optimizers": "nadam",
+    "ensembles": "moving_average",
     "calibrators": "matched",
     "trackers": "weight_norm",
     "data": "two_moons",
@@ -59,11 +60,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_there_is_a_skeleton_of_every_kind_and_each_is_one_file() -> None:
     assert set(SKELETONS) == set(NAMES.values())
-    assert set(KINDS) - set(NAMES) == {"ensembles", "corruptions", "figures"}
+    assert set(KINDS) - set(NAMES) == {"corruptions", "figures"}
 
 
 def test_they_are_trained_with_and_shown(site: Path, tmp_path: Path) -> None:
-    words = ["-m", "surefoot", "compare", "--methods", "poly1:epsilon=2 + sam:base=nadam", "--data", "two_moons"]
+    words = [
+        "-m",
+        "surefoot",
+        "compare",
+        "--methods",
+        "poly1:epsilon=2 + moving_average + sam:base=nadam",
+        "--data",
+        "two_moons",
+    ]
     words += ["--model", "perceptron:width=4", "--track", "weight_norm:every=1"]
     words += ["--metrics", "accuracy,spherical,ece@matched"]
     done = call(site, *words, "--epochs", "1", "--seeds", "1", "--jobs", "1", "--out", "runs", "--json", cwd=tmp_path)
@@ -72,7 +81,9 @@ def test_they_are_trained_with_and_shown(site: Path, tmp_path: Path) -> None:
     (run,) = (path.parent for path in (tmp_path / "runs").glob("*/done.json"))
     assert "weights/norm" in (run / "steps.jsonl").read_text()
     spec = json.loads((run / "spec.json").read_text())["spec"]
-    assert all(spec["method"][part]["source"] for part in ("loss", "base"))  # the hash of the file that a part is in
+    assert all(
+        spec["method"][part]["source"] for part in ("loss", "base", "ensemble")
+    )  # the hash of the file that a part is in
     assert spec["method"]["optimizer"].get("source") is None
 
 
@@ -90,7 +101,7 @@ def test_contract_tests_run_on_them(site: Path, tmp_path: Path) -> None:
     """In a copy of the tests, because the ones here are being run."""
     shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    rooms = ("losses", "metrics", "optim", "calibrators", "trackers", "models")
+    rooms = ("losses", "metrics", "optim", "ensembles", "calibrators", "trackers", "models")
     files = [f"tests/{room}/test_contract.py" for room in rooms]
     files += ["tests/data/test_loaders.py", "tests/data/test_augment.py", "tests/studies/test_studies.py"]
     # All studies are run together where results are looked at: what each says is checked here.

@@ -13,9 +13,10 @@ from surefoot.experiment import run as run_spec
 from surefoot.records import RunFolder
 from surefoot.report.curves import Curve, read_curves
 from surefoot.report.dynamics import read_path
-from surefoot.report.figures import Quantity, curve_figure
+from surefoot.report.figures import curve_figure
 from surefoot.report.marks import mark_of
 from surefoot.report.pairing import HELD_OUT, ON_TEST, PHASES, correlations, read_moments, read_pair
+from surefoot.report.quantities import QUANTITIES
 from surefoot.report.sharpness_figure import sharpness_figure
 from surefoot.schema import Tracking
 from surefoot.statistics import correlate, effective_size, pearson, spearman
@@ -275,7 +276,7 @@ def test_a_browser_draws_it_all(tmp_path: Path) -> None:
 def test_axes_leave_out_the_untrained_network_and_nothing_else() -> None:
     """Under a budget the first look may come late, and belongs to the picture."""
     values = (0.1, 0.8, 0.9)
-    quantity = Quantity("accuracy", "Accuracy", percent=True)
+    quantity = QUANTITIES["accuracy"]
     for epochs, lowest in ((0.0, 1.0, 2.0), 0.8), ((17.0, 28.0, 40.0), 0.1):
         curve = Curve(epochs, values, values, values, n_runs=1)
         figure = curve_figure(quantity, [("sgd", mark_of(0), {"test/accuracy": curve})])

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from surefoot.metrics import describe
 from surefoot.records import RunFolder
+from surefoot.registry import METRICS
+from surefoot.report.measures import Measure
+from surefoot.report.quantities import QUANTITIES
 from surefoot.report.summary import summarise
 from tests.runs import fake_run
 
@@ -94,3 +99,12 @@ def test_best_follows_the_direction(tmp_path: Path, key: str, values: tuple[floa
 def test_a_single_method_is_not_the_best_of_anything(tmp_path: Path) -> None:
     summary = summarise([fake_run(tmp_path, "sgd", seed) for seed in (0, 1)])
     assert summary.rows[0].best == frozenset()
+
+
+def test_the_table_of_quantities_says_what_metrics_declare() -> None:
+    """Pages are made without torch, so that they cannot ask the metrics themselves."""
+    metrics = [key for key in QUANTITIES if key in METRICS]
+    assert {"accuracy", "ece", "nll", "brier"} <= set(metrics)
+    for key in metrics:
+        declared = Measure.of(key, describe(METRICS[key]))
+        assert replace(declared, meaning="") == QUANTITIES[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surefoot.ensembles._base import Ensemble, build_ensemble
+from surefoot.ensembles._base import Ensemble, Kept, Sampled, build_ensemble
 from surefoot.ensembles._layers import sample_predict, sampling
 from surefoot.ensembles._mean import deep_predict, log_mean_probs
 from surefoot.ensembles._objective import innermost, total_kl
@@ -24,11 +24,13 @@ __all__ = [
     "BatchEnsembleNetwork",
     "DeepEnsemble",
     "Ensemble",
+    "Kept",
     "MCDropout",
     "MIMONetwork",
     "MeanField",
     "Rank1",
     "Rank1Network",
+    "Sampled",
     "Snapshot",
     "average_weights",
     "build_ensemble",

@@ -36,6 +36,7 @@ import numpy as np
 from surefoot.config import RUN, run_words, to_toml
 from surefoot.errors import BusyError, InputError
 from surefoot.records._atomic import write_bytes, write_json
+from surefoot.records._lines import append_lines, read_lines, to_lines
 from surefoot.records._ownership import check_ours, read_header, remove_run
 from surefoot.schema import LABELS_ARE, SPLITS, Predictions, Rows, RunSpec, SplitName, Tracking
 
@@ -155,7 +156,7 @@ class RunFolder:
         Returns:
             Size of the file in bytes.
         """
-        return _append(self.path / "steps.jsonl", records, sync)
+        return append_lines(self.path / "steps.jsonl", records, sync=sync)
 
     def cut_steps(self, size: int) -> None:
         """Forget what was recorded after ``steps.jsonl`` had this size."""
@@ -165,21 +166,21 @@ class RunFolder:
 
     def steps(self) -> list[Record]:
         """Read all lines of ``steps.jsonl``."""
-        return _read_lines(self.path / "steps.jsonl")
+        return read_lines(self.path / "steps.jsonl")
 
     def add_seconds(self, step: int, seconds: float, tracking: float = 0.0) -> None:
         """Note that the run up to ``step`` took so many seconds more, and how many of them trackers took."""
         line = {"step": step, "seconds": round(seconds, 4), "tracking": round(tracking, 4)}
-        _append(self.path / "timing.jsonl", [line], sync=False)
+        append_lines(self.path / "timing.jsonl", [line])
 
     def seconds(self) -> float:
         """Seconds spent on training so far, over all sessions, without those of trackers."""
-        lines = _read_lines(self.path / "timing.jsonl")
+        lines = read_lines(self.path / "timing.jsonl")
         return float(sum(line["seconds"] - line.get("tracking", 0.0) for line in lines))
 
     def tracking_seconds(self) -> float:
         """Seconds that trackers took so far, over all sessions."""
-        return float(sum(line.get("tracking", 0.0) for line in _read_lines(self.path / "timing.jsonl")))
+        return float(sum(line.get("tracking", 0.0) for line in read_lines(self.path / "timing.jsonl")))
 
     def write_predictions(self, predictions: Predictions) -> None:
         """Store the predictions of one split."""
@@ -224,19 +225,19 @@ class RunFolder:
 
     def write_measures(self, records: Iterable[Record]) -> None:
         """Replace ``measures.jsonl``."""
-        write_bytes(self.path / "measures.jsonl", b"".join(map(_line, records)))
+        write_bytes(self.path / "measures.jsonl", to_lines(records))
 
     def measures(self) -> list[Record]:
         """Read all lines of ``measures.jsonl``."""
-        return _read_lines(self.path / "measures.jsonl")
+        return read_lines(self.path / "measures.jsonl")
 
     def write_tracked(self, records: Iterable[Record]) -> None:
         """Replace ``tracked.jsonl``."""
-        write_bytes(self.path / "tracked.jsonl", b"".join(map(_line, records)))
+        write_bytes(self.path / "tracked.jsonl", to_lines(records))
 
     def tracked_later(self) -> list[Record]:
         """Read all lines of ``tracked.jsonl``: what trackers saw after the fact."""
-        return _read_lines(self.path / "tracked.jsonl")
+        return read_lines(self.path / "tracked.jsonl")
 
     def tracked(self) -> list[Record]:
         """Read what trackers saw: on the way, and after the fact where they were asked again."""
@@ -248,11 +249,11 @@ class RunFolder:
 
     def write_shift(self, records: Iterable[Record]) -> None:
         """Replace ``shift.jsonl``."""
-        write_bytes(self.path / "shift.jsonl", b"".join(map(_line, records)))
+        write_bytes(self.path / "shift.jsonl", to_lines(records))
 
     def shift(self) -> list[Record]:
         """Read all lines of ``shift.jsonl``: quality on shifted data."""
-        return _read_lines(self.path / "shift.jsonl")
+        return read_lines(self.path / "shift.jsonl")
 
     def finish(self, summary: Record) -> None:
         """Write ``done.json``: the run is finished."""
@@ -293,23 +294,3 @@ def find_runs(paths: Iterable[Path | str]) -> list[RunFolder]:
 
 def _cost(run: RunFolder) -> tuple[int, str]:
     return (run.done() or {}).get("passes", 0), run.path.name
-
-
-def _line(record: Record) -> bytes:
-    return (json.dumps(record, ensure_ascii=False) + "\n").encode()
-
-
-def _append(path: Path, records: Iterable[Record], sync: bool) -> int:
-    with path.open("ab") as file:
-        file.write(b"".join(map(_line, records)))
-        file.flush()
-        if sync:
-            os.fsync(file.fileno())
-        return file.tell()
-
-
-def _read_lines(path: Path) -> list[Record]:
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")
-    return [json.loads(line) for line in lines[:-1]]  # behind the last newline is nothing, or a torn line

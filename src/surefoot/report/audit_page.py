@@ -14,6 +14,7 @@ from surefoot.report.figures import Figure, reliability_figure
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
+from surefoot.report.quantities import QUANTITIES
 from surefoot.report.risk import (
     REPAIR_HEADS,
     SLICE_HEADS,
@@ -204,7 +205,7 @@ def _slice_tables(model: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-_SLICE_HEADS = ("n", "right %", "gap", "ECE %", "finding")
+_SLICE_HEADS = ("n", QUANTITIES["accuracy"].heading, "gap", QUANTITIES["ece"].heading, "finding")
 
 
 def _slice_words(each: Json) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
+from surefoot.report.quantities import QUANTITIES
 from surefoot.report.risk import REPAIR_HEADS, SLICE_HEADS, measures_of, of_two, positive_words, repair_rows, slice_row
 
 Json = Mapping[str, Any]
@@ -94,7 +95,7 @@ def _models(audits: Sequence[Json]) -> Table:
     if of_two(audits):
         return _risk_models(audits)
     shown = [each for each in _shown(audits) if each.key in ("accuracy", "confidence_gap", "ece", "nll")]
-    table = _table("model", *(each.label for each in shown), "temperature", "ECE after")
+    table = _table("model", *(each.label for each in shown), "temperature", f"{QUANTITIES['ece'].label} after")
     for audit in audits:
         values = [show(each, audit["measures"][each.key]["estimate"]) for each in shown]
         repair = audit["repair"]
@@ -172,15 +173,16 @@ def _slices(audit: Json) -> Table:
         for each in audit["slices"][:_SLICES]:
             table.add_row(f"{each['column']} = {each['value']}", *slice_row(each)[1:])
         return _cut(table, audit)
-    table = _table("slice", "n", "accuracy", GAP.label, "ECE", "finding")
+    accuracy, ece = QUANTITIES["accuracy"], QUANTITIES["ece"]
+    table = _table("slice", "n", accuracy.label, GAP.label, ece.label, "finding")
     for each in audit["slices"][:_SLICES]:
         verdict = each["verdict"]
         table.add_row(
             f"{each['column']} = {each['value']}",
             show_count(verdict["n"]),
-            f"{100 * verdict['accuracy']['estimate']:.1f} %",
+            show(accuracy, verdict["accuracy"]["estimate"]),
             f"{show(GAP, verdict['gap']['estimate'])} ({show_interval(GAP, verdict['gap'])})",
-            f"{100 * verdict['ece']['estimate']:.1f} %",
+            show(ece, verdict["ece"]["estimate"]),
             verdict["finding"],
         )
     return _cut(table, audit)
@@ -202,15 +204,9 @@ def calibrators_table(values: Json) -> Table:
         The table.
     """
     is_risk = values.get("n_classes") == 2
-    table = _table(*(
-        "calibrator",
-        "NLL",
-        "above best",
-        "Brier",
-        "ECE of P" if is_risk else "ECE",
-        "accuracy",
-        "parameters",
-    ))
+    nll, brier, ece, accuracy = (QUANTITIES[key].label for key in ("nll", "brier", "ece", "accuracy"))
+    of_risk = f"{ece} of P" if is_risk else ece
+    table = _table("calibrator", nll, "above best", brier, of_risk, accuracy, "parameters")
     for each in values["candidates"]:
         above = "" if not each["above_best"] else f"{each['above_best']:.4f} ± {each['standard_error']:.4f}"
         above = "∞" if each["above_best"] is None else above

@@ -8,7 +8,6 @@ from typing import Any
 from surefoot.records import RunFolder
 from surefoot.report.curves import Curve
 from surefoot.report.dynamics_figures import (
-    TRAJECTORIES,
     Waypoints,
     certificate_figure,
     path_figure,
@@ -17,9 +16,12 @@ from surefoot.report.dynamics_figures import (
 from surefoot.report.figures import Figure, curve_figure
 from surefoot.report.marks import Mark
 from surefoot.report.pairing import PHASES, OfMethod, QuantityPair, correlations, read_pair
+from surefoot.report.quantities import QUANTITIES
 from surefoot.report.sharpness_figure import limit_of, sharpness_figure
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
+TRAJECTORIES = tuple(QUANTITIES[key] for key in ("margin_median", "margin_q10", "margin_share_negative", "kce"))
+_ECE = QUANTITIES["ece"].label
 Card = tuple[str, str, str, Figure | None]  # place, heading, what it says, the figure
 
 
@@ -60,10 +62,7 @@ def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> d
     paths = [(label, mark, read_path(group)) for label, mark, group in of_method]
     drawn: list[Card] = [
         _sharpness(methods),
-        *(
-            (quantity.key, quantity.label, f"{quantity.label} over epochs.", curve_figure(quantity, methods))
-            for quantity in TRAJECTORIES
-        ),
+        *((each.key, each.title, f"{each.title} over epochs.", curve_figure(each, methods)) for each in TRAJECTORIES),
         *(_phase(pair, of_method) for pair in PHASES),
         (
             "path",
@@ -74,8 +73,8 @@ def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> d
         ),
         (
             "certificate",
-            "Certificate and measured ECE, log scale",
-            "Test ECE (solid) and the bound on it by margins (dashed), over epochs.",
+            f"Certificate and measured {_ECE}, log scale",
+            f"Test {_ECE} (solid) and the bound on it by margins (dashed), over epochs.",
             certificate_figure(methods),
         ),
     ]
@@ -111,6 +110,6 @@ def _phase(pair: QuantityPair, methods: Sequence[OfMethod]) -> Card:
     together = all(moments.exact for *_, series in found for moments in series)
     how = "both measured at the same steps" if together else "sharpness read off between its own measurements"
     axis = names[0].partition(",")[0] if len(names) == 1 else "sharpness"
-    figure = phase_figure(found, x_title=axis, y_title=f"{pair.split} ECE")
-    says = f"ECE on the {pair.split} split over {whose}, {how}; coloured by step, one line per run."
-    return f"phase-{pair.split}", f"ECE against sharpness, {pair.split}", says, figure
+    figure = phase_figure(found, x_title=axis, y_title=f"{pair.split} {pair.y.name}")
+    says = f"{pair.y.name} on the {pair.split} split over {whose}, {how}; coloured by step, one line per run."
+    return f"phase-{pair.split}", f"{pair.y.name} against sharpness, {pair.split}", says, figure

@@ -7,18 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from surefoot.report.curves import Curve
-from surefoot.report.figures import AXIS, PERCENT, Figure, Quantity, layout, log_ticks
+from surefoot.report.figures import AXIS, PERCENT, Figure, layout, log_ticks
 from surefoot.report.marks import Mark
 from surefoot.report.pairing import PairedSeries
+from surefoot.report.quantities import QUANTITIES
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
 
-TRAJECTORIES = (
-    Quantity("margin_median", "Median margin", percent=False),
-    Quantity("margin_q10", "Margin of the lowest tenth", percent=False),
-    Quantity("margin_share_negative", "Share of margins ≤ 0", percent=True),
-    Quantity("kce", "KCE", percent=True),
-)
+_ECE = QUANTITIES["ece"].label
 
 
 @dataclass(frozen=True)
@@ -115,7 +111,7 @@ def phase_figure(
                 "marker": marker,
                 "customdata": list(moments.steps),
                 "hovertemplate": "%{fullData.name}, step %{customdata:,}<br>"
-                "sharpness %{x:.3~g}<br>ECE %{y:.1%}<extra></extra>",
+                f"sharpness %{{x:.3~g}}<br>{_ECE} %{{y:.1%}}<extra></extra>",
                 "meta": {"method": index},
             })
     if not lines:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from surefoot.report.bins import Bins
 from surefoot.report.curves import Curve
 from surefoot.report.marks import Mark
+from surefoot.report.measures import Measure
 
 Figure = dict[str, Any]  # {"data": [...], "layout": {...}}, as Plotly takes it
 
@@ -29,23 +29,6 @@ AXIS = {
 }
 MANY_DECADES = 5
 PERCENT = ".2~%"  # of ticks: as many decimals as tell neighbours apart, and none where they need none
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A tracked quantity and how its axis looks."""
-
-    key: str
-    label: str
-    percent: bool
-    log: bool = False
-
-
-QUANTITIES = (
-    Quantity("loss", "Loss", percent=False, log=True),
-    Quantity("accuracy", "Accuracy", percent=True),
-    Quantity("ece", "ECE", percent=True),
-)
 
 
 def reliability_figure(bins: Bins, mark: Mark) -> Figure:
@@ -145,33 +128,33 @@ def _reliability_layout(bins: Bins) -> Figure:
     }
 
 
-def curve_figure(quantity: Quantity, methods: Sequence[tuple[str, Mark, Mapping[str, Curve]]]) -> Figure | None:
+def curve_figure(measure: Measure, methods: Sequence[tuple[str, Mark, Mapping[str, Curve]]]) -> Figure | None:
     """Draw one quantity over epochs: train dashed, test solid, the range over seeds as a band.
 
     Args:
-        quantity: What to draw.
+        measure: What to draw.
         methods: Label, mark and curves of each method.
 
     Returns:
-        The figure; None if no method recorded the quantity.
+        The figure; None if no method recorded the measure.
     """
     bands, lines, shown = [], [], []
     for index, (label, mark, curves) in enumerate(methods):
         for split in ("train", "test"):
-            curve = curves.get(f"{split}/{quantity.key}")
+            curve = curves.get(f"{split}/{measure.key}")
             if curve is None:
                 continue
             shown.append(curve)
             meta = {"method": index, "split": split}
             if curve.n_runs > 1:
                 bands.append({**_band(curve, mark), "meta": meta})
-            lines.append({**_line(curve, mark, quantity, f"{html.escape(label)}, {split}"), "meta": meta})
+            lines.append({**_line(curve, mark, measure, f"{html.escape(label)}, {split}"), "meta": meta})
     if not shown:
         return None
-    y_format: Figure = {"tickformat": PERCENT} if quantity.percent else {}
-    if quantity.log:
+    y_format: Figure = {"tickformat": PERCENT} if measure.percent else {}
+    if measure.log:
         y_format = {"type": "log", **log_ticks([value for curve in shown for value in (*curve.low, *curve.high)])}
-    elif (limits := _limits(shown, quantity)) is not None:
+    elif (limits := _limits(shown, measure)) is not None:
         y_format["range"] = limits
     return {
         "data": [*bands, *lines],
@@ -197,9 +180,9 @@ def _band(curve: Curve, mark: Mark) -> Figure:
     }
 
 
-def _line(curve: Curve, mark: Mark, quantity: Quantity, name: str) -> Figure:
+def _line(curve: Curve, mark: Mark, measure: Measure, name: str) -> Figure:
     is_train = name.endswith("train")
-    y_format = ".1%" if quantity.percent else ".3~g"
+    y_format = ".1%" if measure.percent else ".3~g"
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -212,7 +195,7 @@ def _line(curve: Curve, mark: Mark, quantity: Quantity, name: str) -> Figure:
     }
 
 
-def _limits(curves: Sequence[Curve], quantity: Quantity) -> list[float] | None:
+def _limits(curves: Sequence[Curve], measure: Measure) -> list[float] | None:
     """Leave the untrained network out of the axis: it would squeeze everything else into a corner."""
     trained = [
         value
@@ -223,9 +206,9 @@ def _limits(curves: Sequence[Curve], quantity: Quantity) -> list[float] | None:
     ]
     if not trained:
         return None
-    low = 0.0 if quantity.key == "ece" else min(trained)
+    low = 0.0 if measure.key == "ece" else min(trained)
     margin = 0.05 * (max(trained) - low) or 0.01
-    floor = 0.0 if quantity.percent else -math.inf
+    floor = 0.0 if measure.percent else -math.inf
     return [max(low - margin, floor), max(trained) + margin]
 
 

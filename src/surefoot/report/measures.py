@@ -18,6 +18,7 @@ class Measure:
         digits: Decimals; on a page percentages get one more.
         lower_is_better: None where neither direction is better.
         meaning: In a sentence.
+        log: Whether a logarithmic axis shows it best.
     """
 
     key: str
@@ -26,6 +27,7 @@ class Measure:
     digits: int = 1
     lower_is_better: bool | None = None
     meaning: str = ""
+    log: bool = False
 
     @classmethod
     def of(cls, key: str, record: Mapping[str, Any]) -> Measure:
@@ -44,6 +46,11 @@ class Measure:
     def heading(self) -> str:
         """What stands above a column of numbers."""
         return f"{self.label} %" if self.percent else self.label
+
+    @property
+    def title(self) -> str:
+        """What stands above a figure."""
+        return self.label[:1].upper() + self.label[1:]
 
     @property
     def better(self) -> str:

@@ -13,14 +13,18 @@ from surefoot.report.curves import Curve, read_curves
 from surefoot.report.document import write_document
 from surefoot.report.dynamics import dynamics
 from surefoot.report.facts import facts, options, places
-from surefoot.report.figures import QUANTITIES, Figure, Quantity, curve_figure, reliability_figure
+from surefoot.report.figures import Figure, curve_figure, reliability_figure
 from surefoot.report.grid import Grid
 from surefoot.report.marks import Mark, mark_of
-from surefoot.report.numbers import join, show_percent
+from surefoot.report.measures import show
+from surefoot.report.numbers import join
+from surefoot.report.quantities import QUANTITIES
 from surefoot.report.shift import summarise_shift
 from surefoot.report.shift_figures import shift_figures
 from surefoot.report.shift_page import shift_context
 from surefoot.report.summary import MethodRow, Summary
+
+CURVES = tuple(QUANTITIES[key] for key in ("loss", "accuracy", "ece"))
 
 
 @dataclass(frozen=True)
@@ -118,22 +122,18 @@ def _cards(methods: list[Method]) -> list[dict[str, Any]]:
 def _curves(methods: list[Method]) -> list[dict[str, str]]:
     """List the curve figures: place, heading, and their last values in words for those who cannot see them."""
     found = []
-    for quantity in QUANTITIES:
+    for measure in CURVES:
         ends = [
-            f"{method.row.label} {_value(curve.mean[-1], quantity)} on {split}"
+            f"{method.row.label} {show(measure, curve.mean[-1])} on {split}"
             for method in methods
             for split in ("train", "test")
-            if (curve := method.curves.get(f"{split}/{quantity.key}"))
+            if (curve := method.curves.get(f"{split}/{measure.key}"))
         ]
         if ends:
-            says = f"{quantity.label} over epochs. At the end: {', '.join(ends)}."
-            scale = ", log scale" if quantity.log else ""
-            found.append({"id": f"curve-{quantity.key}", "heading": f"{quantity.label}{scale}", "says": says})
+            says = f"{measure.title} over epochs. At the end: {', '.join(ends)}."
+            scale = ", log scale" if measure.log else ""
+            found.append({"id": f"curve-{measure.key}", "heading": f"{measure.title}{scale}", "says": says})
     return found
-
-
-def _value(value: float, quantity: Quantity) -> str:
-    return show_percent(value) if quantity.percent else f"{value:.3f}"
 
 
 def _figures(methods: list[Method]) -> list[dict[str, Any]]:
@@ -143,8 +143,8 @@ def _figures(methods: list[Method]) -> list[dict[str, Any]]:
         views = {name or "": reliability_figure(bins, method.mark) for name, bins in method.bins.items()}
         if views:
             figures.append({"id": f"reliability-{index}", "views": views, "switch": "view"})
-    for quantity in QUANTITIES:
-        figure: Figure | None = curve_figure(quantity, _drawn(methods))
+    for measure in CURVES:
+        figure: Figure | None = curve_figure(measure, _drawn(methods))
         if figure is not None:
-            figures.append({"id": f"curve-{quantity.key}", "views": {"": figure}})
+            figures.append({"id": f"curve-{measure.key}", "views": {"": figure}})
     return figures

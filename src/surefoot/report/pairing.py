@@ -11,6 +11,7 @@ import numpy as np
 
 from surefoot.records import RunFolder
 from surefoot.report.marks import Mark
+from surefoot.report.quantities import QUANTITIES
 from surefoot.statistics import LEAST, Estimate, correlate, pearson, spearman
 
 OfMethod = tuple[str, Mark, Sequence[RunFolder]]
@@ -37,17 +38,19 @@ ON_TRAIN = TrackedQuantity("gn_sharpness/value", "sharpness on training examples
 ON_TEST = TrackedQuantity("sharpness_on_test/value", "sharpness on test examples")
 HELD_OUT = TrackedQuantity("gn_sharpness/held_out", "sharpness outside the probe, but not on test examples")
 
+
+def _of(split: str, key: str) -> TrackedQuantity:
+    return TrackedQuantity(f"{split}/{key}", QUANTITIES[key].label)
+
+
 PHASES = (
-    QuantityPair("train", (ON_TRAIN,), TrackedQuantity("train/ece", "ECE")),
-    QuantityPair("test", (ON_TEST, HELD_OUT), TrackedQuantity("test/ece", "ECE")),
+    QuantityPair("train", (ON_TRAIN,), _of("train", "ece")),
+    QuantityPair("test", (ON_TEST, HELD_OUT), _of("test", "ece")),
 )
 PAIRS = (
     *PHASES,
-    QuantityPair(
-        "train", (TrackedQuantity("train/margin_median", "median margin"),), TrackedQuantity("train/ece", "ECE")
-    ),
-    QuantityPair("test", (TrackedQuantity("test/margin_median", "median margin"),), TrackedQuantity("test/ece", "ECE")),
-    QuantityPair("train", (ON_TRAIN,), TrackedQuantity("train/margin_median", "median margin")),
+    *(QuantityPair(split, (_of(split, "margin_median"),), _of(split, "ece")) for split in ("train", "test")),
+    QuantityPair("train", (ON_TRAIN,), _of("train", "margin_median")),
 )
 
 

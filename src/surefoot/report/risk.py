@@ -9,6 +9,7 @@ from typing import Any
 from surefoot.report.bins import Bins, bin_rows
 from surefoot.report.measures import Measure, show_interval
 from surefoot.report.numbers import show_count, signed
+from surefoot.report.quantities import QUANTITIES
 
 Json = Mapping[str, Any]
 GAP = Measure("risk_gap", "mean risk − event rate", meaning="Above 0 the risk is overstated, below 0 understated.")
@@ -21,7 +22,7 @@ RISK_MEASURES = (
     Measure("event_rate", "event rate", meaning="How often the positive class is the true one."),
     GAP,
     Measure(
-        *("risk_ece", "ECE of {of}"),
+        *("risk_ece", f"{QUANTITIES['ece'].label} of {{of}}"),
         lower_is_better=True,
         meaning="How far risk and event rate lie apart, over bins of the risk.",
     ),
@@ -119,7 +120,7 @@ def slice_row(each: Json) -> tuple[str, ...]:
     )
 
 
-REPAIR_HEADS = ("repair", "mean risk", "mean risk − event rate", "ECE", "NLL", "repairs it")
+REPAIR_HEADS = ("repair", "mean risk", GAP.label, QUANTITIES["ece"].label, QUANTITIES["nll"].label, "repairs it")
 
 
 def repair_rows(two: Json) -> list[tuple[str, ...]]:

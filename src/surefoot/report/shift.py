@@ -11,14 +11,13 @@ from typing import Any
 
 from surefoot.report.choice import Choice, choose, judge
 from surefoot.report.measures import Measure
+from surefoot.report.quantities import QUANTITIES
 from surefoot.report.summary import MethodRow, Summary, difference_of
 from surefoot.statistics import Estimate, Spread, spread
 
 COLUMNS = (
-    Measure("accuracy", "accuracy", lower_is_better=False),
-    Measure("ece", "ECE", lower_is_better=True),
-    Measure("nll", "NLL", "nats", 3, lower_is_better=True),
-    Measure("auroc", "AUROC", lower_is_better=False),
+    *(QUANTITIES[key] for key in ("accuracy", "ece", "nll")),
+    Measure("auroc", "AUROC", lower_is_better=False),  # of shifted pictures told from clean ones: of no metric
 )
 CLEAN = ("", 0)
 
@@ -88,10 +87,13 @@ class ShiftSummary:
 
 def _told(row: ShiftRow) -> str:
     """Write ECE and accuracy on clean and on shifted pictures."""
-    ece, accuracy = ((100 * row.cells[CLEAN][key].mean, 100 * row.mean[key].mean) for key in ("ece", "accuracy"))
+    (ece, *eces), (accuracy, *accuracies) = (
+        (QUANTITIES[key].label, 100 * row.cells[CLEAN][key].mean, 100 * row.mean[key].mean)
+        for key in ("ece", "accuracy")
+    )
     return (
-        f"ECE {ece[0]:.1f} % on clean and {ece[1]:.1f} % on shifted pictures, "
-        f"accuracy {accuracy[0]:.1f} % and {accuracy[1]:.1f} %"
+        f"{ece} {eces[0]:.1f} % on clean and {eces[1]:.1f} % on shifted pictures, "
+        f"{accuracy} {accuracies[0]:.1f} % and {accuracies[1]:.1f} %"
     )
 
 

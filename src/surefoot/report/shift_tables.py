@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from surefoot.report.numbers import show_count, show_difference, show_spread
+from surefoot.report.quantities import QUANTITIES
 from surefoot.report.shift import CLEAN, COLUMNS, ShiftSummary
 from surefoot.report.shift_figures import words
 
@@ -23,7 +24,7 @@ def shift_table(shift: ShiftSummary) -> Table:
     table = _table(f"{show_count(shift.n)} {shift.origin}: clean → mean over all corruptions and severities.")
     table.add_column("method", overflow="fold")
     for column in COLUMNS:
-        table.add_column(f"{column.label}{' %' if column.percent else ''}", justify="right")
+        table.add_column(column.heading, justify="right")
     for row in shift.rows:
         cells = []
         for column in COLUMNS:
@@ -39,7 +40,8 @@ def shift_table(shift: ShiftSummary) -> Table:
 
 def corruption_table(shift: ShiftSummary) -> Table:
     """Lay out ECE and accuracy per corruption, means over severities, one pair of columns per method."""
-    table = _table("accuracy / ECE, %, mean over severities.")
+    pair = [QUANTITIES[key] for key in ("accuracy", "ece")]
+    table = _table(f"{' / '.join(each.label for each in pair)}, %, mean over severities.")
     table.add_column("corruption")
     for row in shift.rows:
         table.add_column(Text(row.row.label), justify="right", overflow="fold")
@@ -47,7 +49,7 @@ def corruption_table(shift: ShiftSummary) -> Table:
         cells = []
         for row in shift.rows:
             found = [row.cells[name, level] for level in shift.severities if (name, level) in row.cells]
-            means = [100 * statistics.fmean(cell[key].mean for cell in found) for key in ("accuracy", "ece")]
+            means = [100 * statistics.fmean(cell[key].mean for cell in found) for key in (each.key for each in pair)]
             cells.append(f"{means[0]:.1f} / {means[1]:.1f}")
         table.add_row(words(name), *cells)
     return table

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from surefoot.report.quantities import QUANTITIES
 from surefoot.statistics import spread
 from surefoot.studies.contract import BySeed, Column, Published, Row, Runs, Table
 
-ACCURACY = Column("accuracy", "accuracy %", percent=True)
-ECE = Column("ece", "ECE %", percent=True)
-TCE = Column("tce", "ECE after T %", percent=True)
+
+def column(key: str, *, digits: int = 2) -> Column:
+    """Return the column of a metric, called as it is everywhere."""
+    known = QUANTITIES[key]
+    return Column(key, known.heading, percent=known.percent, digits=digits)
+
+
+ACCURACY, ECE = column("accuracy"), column("ece")
+TCE = Column("tce", f"{QUANTITIES['ece'].label} after T %", percent=True)
 
 
 def metrics_table(

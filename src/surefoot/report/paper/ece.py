@@ -8,9 +8,11 @@ from surefoot.evaluate import value_of
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import COLORS, Drawn, canvas, curve, grouped, labels, legend
+from surefoot.report.quantities import QUANTITIES
 from surefoot.statistics import spread
 
 REPAIRS: tuple[str | None, ...] = (None, "temperature", "isotonic")
+_ECE = QUANTITIES["ece"].heading
 
 
 @FIGURES.register("ece_bars", measures=("ece", "ece@temperature", "ece@isotonic"))
@@ -31,7 +33,7 @@ def ece_bars(runs: list[RunFolder]) -> Drawn:
     axis.set_xticks(
         range(len(groups)), [group.label for group in groups], fontsize=8, rotation=0 if len(groups) < 5 else 30
     )
-    labels(axis, "", "ECE %, test")
+    labels(axis, "", f"{_ECE}, test")
     axis.legend(fontsize=8, frameon=False)
     return figure
 
@@ -49,7 +51,7 @@ def ece_curves(runs: list[RunFolder]) -> Drawn:
     if not keys:
         return None
     figure, axes = canvas(1, len(keys), width=3.6, height=2.8, sharey=True)
-    names = {"test/ece": "ECE %, test", "test/tce": "ECE % after temperature, test"}
+    names = {"test/ece": f"{_ECE}, test", "test/tce": f"{_ECE} after temperature, test"}
     for axis, key in zip(axes[0], keys, strict=True):
         for group in groups:
             curve(axis, group, key, scale=100)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import Drawn, Group, canvas, grouped, labels, legend
+from surefoot.report.quantities import QUANTITIES
 from surefoot.statistics import spread
 
-METRICS = {"accuracy": "accuracy %", "ece": "ECE %"}
+METRICS = {key: QUANTITIES[key].heading for key in ("accuracy", "ece")}
 Values = dict[str, dict[int, list[float]]]  # corruption → severity → one value per run
 
 

@@ -9,39 +9,36 @@ from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import COLORS, SYMBOLS, Drawn, canvas, labels
+from surefoot.report.quantities import QUANTITIES
 from surefoot.statistics import spread
 
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
-METRICS = (
-    ("accuracy", "accuracy %", 100),
-    ("ece", "ECE %", 100),
-    ("true_class_entropy", "H(p_y), nat", 1),
-)
+METRICS = tuple(QUANTITIES[key] for key in ("accuracy", "ece", "true_class_entropy"))
 
 
-@FIGURES.register("sweep", measures=tuple(key for key, *_ in METRICS))
+@FIGURES.register("sweep", measures=tuple(metric.key for metric in METRICS))
 def sweep(runs: list[RunFolder], *, over: str = "rho", by: str | None = None) -> Drawn:
     """Accuracy, ECE and entropy over an option such as rho or gamma, one line per value of another (fig. S5–S6)."""
-    lines = _lines(runs, over, by, [key for key, *_ in METRICS])
-    shown = [metric for metric in METRICS if any(metric[0] in at for line in lines.values() for at in line.values())]
+    lines = _lines(runs, over, by, [metric.key for metric in METRICS])
+    shown = [metric for metric in METRICS if any(metric.key in at for line in lines.values() for at in line.values())]
     if not lines or not shown:
         return None
     figure, axes = canvas(1, len(shown), width=3.2, height=2.7)
-    for axis, (key, name, scale) in zip(axes[0], shown, strict=True):
+    for axis, metric in zip(axes[0], shown, strict=True):
         for color, (value, line) in zip(COLORS, sorted(lines.items(), key=lambda item: str(item[0])), strict=False):
-            xs = sorted(x for x in line if key in line[x])
-            points = [spread(line[x][key]) for x in xs]
+            xs = sorted(x for x in line if metric.key in line[x])
+            points = [spread(line[x][metric.key]) for x in xs]
             axis.errorbar(
                 xs,
-                [scale * point.mean for point in points],
-                [scale * (point.sd or 0.0) for point in points],
+                [metric.scaled(point.mean) for point in points],
+                [metric.scaled(point.sd or 0.0) for point in points],
                 fmt="o-",
                 color=color,
                 markersize=3,
                 capsize=2,
                 label=f"{SYMBOLS.get(by, by)} = {value}" if by else value,
             )
-        labels(axis, SYMBOLS.get(over, over), f"{name}, test")
+        labels(axis, SYMBOLS.get(over, over), f"{metric.heading}, test")
     if len(lines) > 1:
         axes[0][0].legend(fontsize=7, frameon=False)
     return figure

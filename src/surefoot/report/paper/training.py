@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
 from surefoot.report.paper._canvas import Drawn, canvas, curve, grouped, labels, legend, log_scale
+from surefoot.report.quantities import QUANTITIES
 from surefoot.report.sharpness_figure import axis_range, limit_of
 
 if TYPE_CHECKING:
@@ -14,32 +15,26 @@ if TYPE_CHECKING:
 
     from surefoot.report.paper._canvas import Group
 
-# key, name, scale, whether the axis is logarithmic
-QUANTITIES = (
-    ("loss", "loss", 1, True),
-    ("accuracy", "accuracy %", 100, False),
-    ("ece", "ECE %", 100, False),
-    ("margin_median", "median margin", 1, False),
-)
+SHOWN = tuple(QUANTITIES[key] for key in ("loss", "accuracy", "ece", "margin_median"))
 
 
 @FIGURES.register("dynamics")
 def dynamics(runs: list[RunFolder]) -> Drawn:
     """Loss, accuracy, ECE, margin, sharpness and its limit (2 + 2β)/η, train left and test right (fig. 1–2, A2–A17)."""
     groups = grouped(runs)
-    shown = [q for q in QUANTITIES if any(f"train/{q[0]}" in group.curves for group in groups)]
+    shown = [each for each in SHOWN if any(f"train/{each.key}" in group.curves for group in groups)]
     if not shown:
         return None
     sharp = any("gn_sharpness/value" in group.curves for group in groups)
     figure, axes = canvas(len(shown) + sharp, 2, width=3.8, height=1.9, sharex=True)
-    for row, (key, name, scale, is_log) in enumerate(shown):
+    for row, each in enumerate(shown):
         for column, split in enumerate(("train", "test")):
             axis = axes[row][column]
             for group in groups:
-                curve(axis, group, f"{split}/{key}", scale=scale)
-            if is_log:
+                curve(axis, group, f"{split}/{each.key}", scale=each.scaled(1))
+            if each.log:
                 log_scale(axis, "y")
-            labels(axis, "epoch" if row == len(axes) - 1 else "", name, split if row == 0 else "")
+            labels(axis, "epoch" if row == len(axes) - 1 else "", each.heading, split if row == 0 else "")
     if sharp:
         _sharpness(axes[-1][0], groups)
         _batch_sharpness(axes[-1][1], groups)
@@ -88,7 +83,9 @@ def phase(runs: list[RunFolder], *, split: str = "train") -> Drawn:
                 axis.plot(xs[-1:], ys[-1:], "x", color=group.color, markersize=5)
             axis.plot([], [], color=group.color, label=group.label.removeprefix(family).strip() or family)
         log_scale(axis, "x")
-        labels(axis, "GN sharpness, train", f"ECE %, {split}" if axis is axes[0][0] else "", family)
+        labels(
+            axis, "GN sharpness, train", f"{QUANTITIES['ece'].heading}, {split}" if axis is axes[0][0] else "", family
+        )
         axis.legend(fontsize=7, frameon=False)
     return figure
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import finished
-from surefoot.studies._tables import ACCURACY, ECE, TCE, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Runs, Size, Study, Verdict
+from surefoot.studies._tables import ACCURACY, ECE, TCE, column, metrics_table
+from surefoot.studies.contract import Analysis, Arm, Drawing, Runs, Size, Study, Verdict
 from surefoot.studies.verdicts import above, together
 
 COLUMNS = (
     ACCURACY,
     ECE,
-    Column("classwise_ece", "classwise ECE %", percent=True),
-    Column("ada_ece", "AdaECE %", percent=True),
+    column("classwise_ece"),
+    column("ada_ece"),
     TCE,
-    Column("auroc", "AUROC %", percent=True),
+    column("auroc"),
 )
 _PRINTED = {
     "ce": (95.83, 2.36, 0.52, 2.04, 1.06, 98.68),

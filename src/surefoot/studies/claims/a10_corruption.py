@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
+from surefoot.report.quantities import QUANTITIES
 from surefoot.schema import RunSpec
 from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import RHO, finished
@@ -14,7 +15,7 @@ from surefoot.studies.compare import make_spec
 from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
 from surefoot.studies.verdicts import above, together
 
-METRICS = {"accuracy": "accuracy", "ece": "ECE"}
+METRICS = {key: QUANTITIES[key].label for key in ("accuracy", "ece")}
 COLUMNS = {
     (metric, name): Column(f"{metric}/{name}", f"{label} %, {name.replace('_', ' ')}", percent=True)
     for metric, label in METRICS.items()

@@ -8,11 +8,11 @@ from itertools import pairwise
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, difference, u_shape
 from surefoot.studies._arms import finished
-from surefoot.studies._tables import ACCURACY, ECE, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Runs, Size, Study, Verdict
+from surefoot.studies._tables import ACCURACY, ECE, column, metrics_table
+from surefoot.studies.contract import Analysis, Arm, Drawing, Runs, Size, Study, Verdict
 from surefoot.studies.verdicts import above, together
 
-ENTROPY = Column("true_class_entropy", "H(p_y)", digits=3)
+ENTROPY = column("true_class_entropy", digits=3)
 RADII: dict[Size, tuple[float, ...]] = {
     "smoke": (0.02, 0.2, 0.8),
     "laptop": (0.02, 0.05, 0.1, 0.2, 0.4, 0.8),
