@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from surefoot.errors import InputError
 from surefoot.schema import SPLITS, RunSpec, SplitName
@@ -69,14 +72,12 @@ class Run:
     @cached_property
     def predictions(self) -> Any:
         """One row per example: its split, its label, and a logit per class; :func:`surefoot.audit` reads the rows."""
-        rows: list[dict[str, Any]] = []
-        for split in SPLITS:
-            found = self.folder.predictions(split)
-            names = found.class_names or tuple(map(str, range(found.logits.shape[1])))
-            columns = [f"logit_{name}" for name in names]
-            for label, logits in zip(found.labels.tolist(), found.logits.tolist(), strict=True):
-                rows.append({"split": split, "label": label, **dict(zip(columns, logits, strict=True))})
-        return table(rows)
+        found = [self.folder.predictions(split) for split in SPLITS]
+        logits, labels = (np.concatenate([getattr(each, name) for each in found]) for name in ("logits", "labels"))
+        names = found[0].class_names or tuple(map(str, range(logits.shape[1])))
+        splits = np.repeat([each.split for each in found], [len(each.labels) for each in found])
+        columns = {f"logit_{name}": column for name, column in zip(names, logits.T, strict=True)}
+        return table({"split": splits, "label": labels, **columns})
 
     def model(self) -> nn.Module:
         """Return the trained network in eval mode.
@@ -114,11 +115,14 @@ def load_run(folder: Path | str) -> Run:
     return run
 
 
-def table(records: Any) -> Any:
-    """Return records as a pandas DataFrame; without pandas as a list of dictionaries."""
-    rows = list(records)
+def table(records: Iterable[dict[str, Any]] | dict[str, np.ndarray]) -> Any:
+    """Return records, or columns, as a pandas DataFrame; without pandas as a list of dictionaries."""
+    found = records if isinstance(records, dict) else list(records)
     try:
         import pandas
     except ImportError:
-        return rows
-    return pandas.DataFrame(rows)
+        if isinstance(found, list):
+            return found
+        rows = zip(*(column.tolist() for column in found.values()), strict=True)
+        return [dict(zip(found, row, strict=True)) for row in rows]
+    return pandas.DataFrame(found)
