@@ -127,7 +127,13 @@ def test_several_seeds_count_by_their_mean(small_npz: Path, tmp_path: Path) -> N
 
 def test_the_chosen_setting_is_judged_on_test_with_fresh_seeds(small_npz: Path, tmp_path: Path) -> None:
     search = make(small_npz, tmp_path, epochs=1, seeds=2)
-    found = search.judge({"rho": 0.1}, against=["sgd"], seeds=1, jobs=1)
+    study = optuna.create_study(direction=search.direction)
+    study.optimize(search.optuna(lambda trial: {"rho": trial.suggest_float("rho", 0.1, 0.2), "lr": 0.05}), n_trials=1)
+    with pytest.raises(InputError, match=r"Expected a setting that the search has tried, but .* has no finished run"):
+        search.judge(study.best_params)  # without the learning rate, which the function gave and nobody drew
+    chosen = study.best_trial.user_attrs["settings"]
+    found = search.judge(chosen, against=["sgd"], seeds=1, jobs=1)
+    assert found.runs[1].spec == search.spec(chosen, seed=2)
     assert [(run.spec.method.name, run.spec.seed) for run in found.runs] == [("sgd", 2), ("sam", 2)]
     assert found.page == tmp_path / "runs" / "judged" / "report.html"
     assert "test" in str(found)

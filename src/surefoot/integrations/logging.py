@@ -216,7 +216,7 @@ class Log:
             self._draw(
                 self._step,
                 "reliability",
-                [(f"{label}, {name}" if name else label, bins, FIRST) for name, bins in drawn.items()],
+                [(f"{label} after {name}" if name else label, bins, FIRST) for name, bins in drawn.items()],
             )
         self.close(failed=error is not None)
 

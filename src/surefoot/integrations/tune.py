@@ -157,6 +157,7 @@ class Search:
                     raise optuna.TrialPruned(f"Stopped after epoch {epoch}: {self.metric} is {value:.4g}.")
 
             params = space(trial) if callable(space) else {name: _suggest(trial, name, space[name]) for name in space}
+            trial.set_user_attr("settings", dict(params))  # a function may give more than it has drawn
             try:
                 return self._run(params, tell)
             except DivergedError as error:
@@ -225,7 +226,7 @@ class Search:
         than it is.
 
         Args:
-            params: What the search has chosen.
+            params: All that the search has chosen; of a space that is a function, ``trial.user_attrs["settings"]``.
             against: Methods with the same settings, or specs of another search; the first is the baseline.
             seeds: How many; none of them is one of the search's.
             jobs: Runs at once; else one per core.
@@ -234,12 +235,19 @@ class Search:
             The comparison, with its page in the folder ``judged``.
 
         Raises:
+            InputError: If the search has not tried this setting.
             RunError: If no run finished.
         """
+        chosen = self.spec(params)
+        if RunFolder(self._out / folder_name(chosen)).done() is None:
+            raise InputError(
+                f"Expected a setting that the search has tried, but {self._out} has no finished run of it. "
+                "Pass all that its trial had, trial.user_attrs['settings']."
+            )
         words = {key: value for key, value in self._fill(params).items() if key != "method"}
         others = [Settings(**words).spec(each) if isinstance(each, str) else each for each in against]
         out = self._out / "judged"
-        todo = plan([*others, self.spec(params)], range(self._seeds, self._seeds + seeds), out)
+        todo = plan([*others, chosen], range(self._seeds, self._seeds + seeds), out)
         made = compare(todo, workers=jobs)
         if not made.runs:
             raise RunError(f"Expected runs to judge by, but none finished. {next(iter(made.failed.values()))}")

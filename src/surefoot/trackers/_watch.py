@@ -95,6 +95,7 @@ class Watch:
         if self._out is not None and new:
             with self._out.open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps(record) + "\n" for record in new)
-        for record in new if self._listen is not None else ():
-            self._listen(record)
+        if self._listen is not None:
+            for record in new:
+                self._listen(record)
         return {key: value for record in new for key, value in record.items() if "/" in key}

@@ -48,7 +48,8 @@ def diagram(columns: Sequence[tuple[str, Bins, str]]) -> Drawn:
         )
         below.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=1)
         weighted = sum(bins.count[b] * abs(gap) for b, gap in zip(filled, gaps, strict=True)) / bins.total
-        below.text(0.04, 0.93, f"pooled ECE {100 * weighted:.1f} %", transform=below.transAxes, fontsize=8, va="top")
+        word = "pooled ECE" if bins.n_runs > 1 else "ECE"
+        below.text(0.04, 0.93, f"{word} {100 * weighted:.1f} %", transform=below.transAxes, fontsize=8, va="top")
         labels(above, "", "share of predictions" if not column else "", label)
         labels(below, "confidence", "accuracy" if not column else "")
     axes[0][-1].legend(fontsize=7, loc="upper left", framealpha=0.9)
