@@ -73,7 +73,7 @@ def test_a_server_that_is_gone_stops_the_log_and_not_the_run(
         if step == 3:
             (tmp_path / "mlruns").rename(tmp_path / "away")
 
-    with pytest.warns(LogWarning, match="Expected to log to mlflow, but after step 4: .*training goes on") as said:
+    with pytest.warns(LogWarning, match="Expected to log run to mlflow, but after step 4: .*training goes on") as said:
         run(spec, folder, on_progress=lose, listener=logs())
     assert len(said) == 1
     assert not logs.has_all(folder)

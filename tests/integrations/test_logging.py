@@ -218,7 +218,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
 def test_a_full_disk_stops_the_log_and_not_the_run(small_npz: Path, tmp_path: Path, full_disk: Any) -> None:
     words = {"data": f"npz:{small_npz}", **SETTINGS}
-    with pytest.warns(LogWarning, match="log to csv, but after step 0: OSError: .*No space left.*goes on") as said:
+    with pytest.warns(LogWarning, match="log run to csv, but after step 0: OSError: .*No space left.*goes on") as said:
         sf.train(out=tmp_path / "run", log="tensorboard,csv", **words)
     assert len(said) == 1
     sf.train(out=tmp_path / "plain", **words)

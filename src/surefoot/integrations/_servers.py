@@ -47,7 +47,7 @@ class Mlflow(Writer):
         from mlflow.entities import Param
 
         self._client, self._waiting = mlflow.MlflowClient(), list[Any]()
-        active = mlflow.active_run()
+        active: Any = mlflow.active_run()
         self._is_ours = not (own and active is not None)
         if known is not None and self._is_there(known):
             self._run = known
@@ -123,7 +123,7 @@ class Wandb(Writer):
 
         self._is_ours = not (own and wandb.run is not None)
         if not self._is_ours:
-            self._run = wandb.run
+            self._run: Any = wandb.run
             return None
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "surefoot"),

@@ -102,7 +102,8 @@ class Csv(Writer):
 
     def open(self, place: Path, title: str, settings: Mapping[str, Any], known: str | None, own: bool) -> str | None:
         """Open the table; rows of the first step that is written and of later ones are replaced."""
-        self._path, self._file = place / "metrics.csv", None
+        self._path = place / "metrics.csv"
+        self._file: Any = None  # opened when there is something to write
         if known is None and self._path.exists():
             raise InputError(f"Expected to write {self._path}, but somebody else's file is there. Rename it.")
         return "metrics.csv"
@@ -155,7 +156,8 @@ class TensorBoard(Writer):
 
     def open(self, place: Path, title: str, settings: Mapping[str, Any], known: str | None, own: bool) -> str | None:
         """Prepare a file in the folder, which TensorBoard shows as one run."""
-        self._place, self._settings, self._out = place, settings, None
+        self._place, self._settings = place, settings
+        self._out: Any = None  # opened when there is something to write
         return place.name
 
     def add(self, step: int, values: Mapping[str, float], record: Mapping[str, Any]) -> None:

@@ -143,7 +143,7 @@ class Log:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._writers = [WRITERS[name]() for name in read_log(log)]
-        self._step, self._state = 0, LogState(Path())
+        self._name, self._step, self._state = title or Path(out or "").name, 0, LogState(Path())
         self._begun = out is not None
         if out is not None:
             place = Path(out)
@@ -153,7 +153,7 @@ class Log:
             for writer in self._writers:
                 writer.check()
                 known = self._state.known(writer.name)
-                found = writer.open(place, title or place.name, settings or {}, known, own=True)
+                found = writer.open(place, self._name, settings or {}, known, own=True)
                 self._state.note(writer.name, found, done=False)
             self._state.save()
 
@@ -161,7 +161,7 @@ class Log:
         """Start or go on with the log of a run: write down what the run has recorded and the log has not."""
         if self._begun:  # the next training of an ensemble
             return
-        self._begun, place = True, folder.path / FOLDER
+        self._begun, self._name, place = True, folder.path.name, folder.path / FOLDER
         self._state = LogState(place)
         self._state.begin(folder)
         is_done = folder.done() is not None
@@ -169,13 +169,13 @@ class Log:
         words = run_words(folder.spec, folder.tracking, int(folder.environment.get("threads", 1)))
         settings = {key: value for key, value in words.items() if value is not None}
         for writer in list(self._writers):
-            self._try(writer, partial(self._open, writer, place, folder.path.name, settings))
+            self._try(writer, partial(self._open, writer, place, settings))
         for record in folder.steps() if self._writers else ():
             self(record)
 
-    def _open(self, writer: Writer, place: Path, title: str, settings: Mapping[str, Any]) -> None:
+    def _open(self, writer: Writer, place: Path, settings: Mapping[str, Any]) -> None:
         place.mkdir(parents=True, exist_ok=True)
-        known = writer.open(place, title, settings, self._state.known(writer.name), own=False)
+        known = writer.open(place, self._name, settings, self._state.known(writer.name), own=False)
         self._state.note(writer.name, known, done=False)
         self._state.save()
 
@@ -264,8 +264,9 @@ class Log:
                 do()
         except Exception as error:
             self._writers.remove(writer)
+            found = f"{type(error).__name__}: {error}"
             _say(
-                f"Expected to log to {writer.name}, but after step {self._step}: {type(error).__name__}: {error}. "
+                f"Expected to log {self._name} to {writer.name}, but after step {self._step}: {found}. "
                 "The training goes on without it. When this is mended, the same command writes the rest of a run's log."
             )
 
