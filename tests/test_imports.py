@@ -33,6 +33,8 @@ SIDEWAYS = {
     ("settings", "trackers"),
     ("shift", "experiment"),
     ("studies", "report"),
+    ("api", "integrations"),
+    ("integrations", "api"),
     ("__main__", "cli"),
 }
 LEVEL = {room: level for level, rooms in LAYERS.items() for room in rooms}

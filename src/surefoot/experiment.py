@@ -31,6 +31,7 @@ from surefoot.trackers import build_trackers
 from surefoot.training import Trainee, fit, predict_together
 from surefoot.training.checkpoint import load_checkpoint, load_checkpoints
 from surefoot.training.eigenbasis import join_basis
+from surefoot.training.listener import RunListener, heard
 from surefoot.training.loop import Progress
 from surefoot.training.panel import Panel
 from surefoot.training.schedule import make_schedule
@@ -85,6 +86,7 @@ def run(
     keep_every: int = 0,
     tracking: Tracking = UNTRACKED,
     on_progress: Progress | None = None,
+    listener: RunListener | None = None,
 ) -> RunFolder:
     """Train, predict and measure; or go on where an earlier process stopped; or find that all is done.
 
@@ -97,6 +99,7 @@ def run(
         keep_every: Epochs between checkpoints that stay for :func:`measure`; 0 keeps the newest only.
         tracking: What to measure on the way. A run in the folder that did not is made anew, to the same bits.
         on_progress: Called after every step.
+        listener: Hears every record as it is made; of a finished run, that it is finished.
 
     Returns:
         The finished run.
@@ -115,40 +118,45 @@ def run(
             )
         fresh = fresh or not is_tracked(folder, tracking)
         if folder.done() and not fresh:
+            with heard(listener, folder):
+                if listener is not None:
+                    listener.begin(folder)
             return folder
         tracking = tracking if fresh or folder.run_id is None else folder.tracking
-        splits = splits_of(spec)
-        ensemble = build_ensemble(spec.method.ensemble)
-        trainee = _assemble(spec, splits, ensemble)
-        if fresh:
-            folder.clear()
-        folder.begin(spec, name, _describe(splits), environment(threads, spec.device), tracking)
-        if rows := {split: found for split in SPLITS if (found := splits[split].rows) is not None}:
-            folder.write_rows(rows)
-        for member in range(ensemble.trainings):
-            trainee = _assemble(spec, splits, ensemble, member) if member else trainee
-            seed_everything(_seed(spec, member), "train")
-            fit(
-                trainee,
-                splits,
-                folder,
-                epochs=spec.epochs,
-                batch_size=spec.batch_size,
-                seed=_seed(spec, member),
-                trackers=build_trackers(_named(tracking.trackers), _length(spec, splits, ensemble)),
-                budget=tracking.budget,
-                checkpoint_every=checkpoint_every,
-                keep_every=keep_every,
-                on_progress=on_progress,
-            )
-        for split in SPLITS:
-            logits = predict_together(ensemble, trainee.model, trainee.optimizer, splits[split], spec.seed).numpy()
-            labels = splits[split].labels.numpy()
-            folder.write_predictions(Predictions(logits, labels, split, class_names=splits.class_names))
-        passes = folder.steps()[-1]["passes"]
-        evaluate(folder, passes)
-        seconds = {"seconds": round(folder.seconds(), 3), "tracking_seconds": round(folder.tracking_seconds(), 3)}
-        folder.finish({"run": name, "seed": spec.seed, "passes": passes, **seconds})
+        with heard(listener, folder):
+            splits = splits_of(spec)
+            ensemble = build_ensemble(spec.method.ensemble)
+            trainee = _assemble(spec, splits, ensemble)
+            if fresh:
+                folder.clear()
+            folder.begin(spec, name, _describe(splits), environment(threads, spec.device), tracking)
+            if rows := {split: found for split in SPLITS if (found := splits[split].rows) is not None}:
+                folder.write_rows(rows)
+            for member in range(ensemble.trainings):
+                trainee = _assemble(spec, splits, ensemble, member) if member else trainee
+                seed_everything(_seed(spec, member), "train")
+                fit(
+                    trainee,
+                    splits,
+                    folder,
+                    epochs=spec.epochs,
+                    batch_size=spec.batch_size,
+                    seed=_seed(spec, member),
+                    trackers=build_trackers(_named(tracking.trackers), _length(spec, splits, ensemble)),
+                    budget=tracking.budget,
+                    checkpoint_every=checkpoint_every,
+                    keep_every=keep_every,
+                    on_progress=on_progress,
+                    listener=listener,
+                )
+            for split in SPLITS:
+                logits = predict_together(ensemble, trainee.model, trainee.optimizer, splits[split], spec.seed).numpy()
+                labels = splits[split].labels.numpy()
+                folder.write_predictions(Predictions(logits, labels, split, class_names=splits.class_names))
+            passes = folder.steps()[-1]["passes"]
+            evaluate(folder, passes)
+            seconds = {"seconds": round(folder.seconds(), 3), "tracking_seconds": round(folder.tracking_seconds(), 3)}
+            folder.finish({"run": name, "seed": spec.seed, "passes": passes, **seconds})
     return folder
 
 

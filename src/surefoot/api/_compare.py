@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from surefoot.api._runs import Run
 from surefoot.api._text import as_text
-from surefoot.api._train import KEEP, check_out
+from surefoot.api._train import KEEP, LOG, check_out, read_logs
 from surefoot.config import COMPARISON, to_toml
 from surefoot.errors import InputError, RunError, SurefootError
 from surefoot.grid import expand_grid
@@ -97,6 +97,7 @@ def compare(
     jobs: Annotated[int | None, "Runs at once; else one per core."] = None,
     out: Annotated[Path | str, "Folder for the runs and report.html."] = RUNS,
     keep_checkpoints: Annotated[int, KEEP] = 0,
+    log: Annotated[str | Sequence[str] | None, LOG] = None,
     fresh: Annotated[bool, "Train again, even what is finished."] = False,
     progress: Progress | None = None,
     command: str | None = None,
@@ -119,6 +120,7 @@ def compare(
         jobs: Runs at once; else one per core.
         out: Folder for the runs, ``report.html`` and ``compare.toml``.
         keep_checkpoints: Epochs between checkpoints that stay; 0 keeps the newest only.
+        log: Where to write every record as it is made, see :mod:`surefoot.integrations.logging`; runs are the same.
         fresh: Train again, even what is finished.
         progress: Called with the runs to be made; gives a function that is called with news of each.
         command: What was typed, for the page.
@@ -140,7 +142,7 @@ def compare(
 
     out = check_out(out)
     check_page(out / "report.html")  # before hours of training, not after them
-    decides = check_choice(choose_by)
+    decides, logs, tracking = check_choice(choose_by), read_logs(log), watching.tracking()
     shown = read_metrics(metrics) if metrics else None
     texts = [grid] if isinstance(grid, str) else list(grid)
     named = split_methods(methods) if isinstance(methods, str) else list(methods)
@@ -148,7 +150,7 @@ def compare(
     specs = [settings.spec(method) for method in named]
     sweeps = {text: [settings.spec(method) for method in expand_grid(text)] for text in texts}
     every = [*specs, *(spec for sweep in sweeps.values() for spec in sweep)]
-    todo = plan(every, chosen_seeds, out, fresh=fresh, tracking=watching.tracking(), keep_every=keep_checkpoints)
+    todo = plan(every, chosen_seeds, out, fresh=fresh, tracking=tracking, keep_every=keep_checkpoints, log=logs)
     words = {"methods": named, "grid": texts or None, "choose_by": choose_by, "metrics": shown, "seeds": chosen_seeds}
     _write_config(out, {**words, **asdict(settings), **asdict(watching), "keep_checkpoints": keep_checkpoints})
     made = make_runs(todo, workers=jobs, listen=progress(todo) if progress else None)

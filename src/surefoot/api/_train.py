@@ -13,10 +13,11 @@ from surefoot.schema import CHECKPOINT_EVERY, RunSpec
 from surefoot.settings import Settings, Watching, spread
 
 if TYPE_CHECKING:
-    from surefoot.studies.engine import Job, Listener
+    from surefoot.studies.engine import Job, Listener, Logging
 
     Progress = Callable[[Sequence[Job]], Listener]
 
+LOG = "Where to watch it live: tensorboard, mlflow, wandb or csv; several with commas."
 KEEP = "Keep one every so many epochs for `surefoot measure`; 0: the newest only."
 
 
@@ -32,6 +33,7 @@ def train(
     threads: Annotated[int, "Threads of torch; the last bits depend on it."] = 1,
     checkpoint_every: Annotated[float, "Seconds between checkpoints; 0: every step."] = CHECKPOINT_EVERY,
     keep_checkpoints: Annotated[int, KEEP] = 0,
+    log: Annotated[str | Sequence[str] | None, LOG] = None,
     fresh: Annotated[bool, "Train again, even what is finished."] = False,
     progress: Progress | None = None,
 ) -> Run:
@@ -49,6 +51,7 @@ def train(
         threads: Threads of torch; the last bits depend on it.
         checkpoint_every: Seconds between checkpoints; 0 for every step.
         keep_checkpoints: Epochs between checkpoints that stay; 0 keeps the newest only.
+        log: Where to write every record as it is made, see :mod:`surefoot.integrations.logging`; the run is the same.
         fresh: Train again, even what is finished.
         progress: Called with the run to be made; gives a function that is called with news of it.
 
@@ -66,6 +69,7 @@ def train(
         spec = settings.spec(method, seed=seed)
     elif (method, seed, asdict(settings)) != ("sgd", RunSpec.seed, asdict(Settings())):
         raise InputError("Expected a spec or settings such as method=, but got both. Leave one of them out.")
+    logs = read_logs(log)
     job = Job(spec, out, fresh)
     listen = (progress or _silently)([job])
     folder = run(
@@ -77,12 +81,22 @@ def train(
         keep_every=keep_checkpoints,
         tracking=watching.tracking(),
         on_progress=lambda step, n_steps, loss: listen(News(job, step, n_steps, loss)),
+        listener=logs() if logs is not None else None,
     )
     return Run(folder)
 
 
 def _silently(jobs: Sequence[Job]) -> Listener:
     return lambda news: None
+
+
+def read_logs(log: str | Sequence[str] | None) -> Logging | None:
+    """Find out before a training starts whether it can be logged as asked for."""
+    if log is None:
+        return None
+    from surefoot.integrations.logging import Logs
+
+    return Logs.of(log)
 
 
 def check_out(out: Path | str) -> Path:

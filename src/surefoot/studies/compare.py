@@ -11,7 +11,7 @@ from surefoot.errors import InputError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.schema import UNTRACKED, RunSpec, Tracking
 from surefoot.settings import Settings
-from surefoot.studies.engine import Job, Listener, run_all
+from surefoot.studies.engine import Job, Listener, Logging, run_all
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ def plan(
     fresh: bool = False,
     tracking: Tracking = UNTRACKED,
     keep_every: int = 0,
+    log: Logging | None = None,
 ) -> list[Job]:
     """Check all specs and lay out one run per spec and seed.
 
@@ -54,6 +55,7 @@ def plan(
         fresh: Make all runs anew.
         tracking: What to measure on the way; runs that did not are made anew.
         keep_every: Epochs between checkpoints that stay; 0 keeps the newest only. Finished runs stay as they are.
+        log: Where to log them.
 
     Returns:
         The runs, method by method in the order given; runs that are the same are there once.
@@ -69,7 +71,7 @@ def plan(
         check(spec)
     made = [replace(spec, seed=seed) for spec in specs for seed in seeds]
     named = {out / folder_name(spec): spec for spec in made}
-    return [Job(spec, path, fresh, tracking, keep_every=keep_every) for path, spec in named.items()]
+    return [Job(spec, path, fresh, tracking, keep_every=keep_every, log=log) for path, spec in named.items()]
 
 
 def compare(jobs: Sequence[Job], *, workers: int | None = None, listen: Listener | None = None) -> Comparison:

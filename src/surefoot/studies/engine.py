@@ -10,16 +10,31 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from surefoot.errors import DivergedError, InputError, RunError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.schema import CHECKPOINT_EVERY, RunSpec, Tracking
 from surefoot.studies._shifted import Shift
 
+if TYPE_CHECKING:
+    from surefoot.training import RunListener
+
 EngineName = Literal["local", "ray"]
 ENGINES: tuple[EngineName, ...] = ("local", "ray")
 ATTEMPTS = 2
+
+
+class Logging(Protocol):
+    """Where runs are logged, beside their folders; it travels to whoever makes them."""
+
+    def __call__(self) -> RunListener:
+        """Make what listens to one run."""
+        ...
+
+    def has_all(self, path: Path) -> bool:
+        """Return whether the log of a finished run is complete."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,7 @@ class Job:
         keep_every: Epochs between checkpoints that stay; 0 keeps the newest only.
         store: Address of the run folder that all machines reach, where ``path`` is not such a place itself.
         shifts: On which shifted pictures the finished network is measured.
+        log: Where the run is logged; None for nowhere but its folder.
     """
 
     spec: RunSpec
@@ -45,13 +61,15 @@ class Job:
     keep_every: int = 0
     store: str | None = None
     shifts: tuple[Shift, ...] = ()
+    log: Logging | None = None
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing to do: the run is finished and measured all that is asked for."""
+        """Whether there is nothing to do: the run is finished, and measured and logged all that is asked for."""
         folder = RunFolder(self.path)
         trained = not self.fresh and folder.done() is not None and folder.tracking.covers(self.tracking)
-        return trained and all(shift.is_measured(folder) for shift in self.shifts)
+        measured = trained and all(shift.is_measured(folder) for shift in self.shifts)
+        return measured and (self.log is None or self.log.has_all(self.path))
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,7 @@ def make(job: Job, path: Path, on_step: OnStep) -> None:
         checkpoint_every=job.checkpoint_every,
         keep_every=job.keep_every,
         on_progress=on_step,
+        listener=job.log() if job.log is not None else None,
     )
     for shift in job.shifts:
         shift.measure(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Watch:
         steps_per_epoch: For trackers that measure once per epoch.
         budget: Share of the training time to spend, such as 0.1; None for what the schedules take.
         out: A file that takes one line of JSON per measurement.
+        listen: Called with every record as it is made, such as a :class:`surefoot.integrations.logging.Log`.
 
     Attributes:
         records: All measurements so far.
@@ -58,6 +60,7 @@ class Watch:
         steps_per_epoch: int = 100,
         budget: float | None = None,
         out: Path | str | None = None,
+        listen: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
         held_out = Split(*test)
         other = held_out if calibration is None else Split(*calibration)
@@ -67,6 +70,7 @@ class Watch:
         self._track, self._n_steps, self._budget = read_track(track), n_steps, budget
         self._panel: Panel | None = None
         self._out = None if out is None else Path(out)
+        self._listen = listen
         self.records: list[dict[str, Any]] = []
 
     def __call__(self, step: int, model: nn.Module, batch: Pair | None = None) -> dict[str, float | str | None]:
@@ -91,4 +95,7 @@ class Watch:
         if self._out is not None and new:
             with self._out.open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps(record) + "\n" for record in new)
+        if self._listen is not None:
+            for record in new:
+                self._listen(record)
         return {key: value for record in new for key, value in record.items() if "/" in key}

@@ -1,7 +1,8 @@
 """The training loop: exact, resumable, watched without being changed."""
 
+from surefoot.training.listener import RunListener
 from surefoot.training.loop import Trainee, fit
 from surefoot.training.predict import predict, predict_together
 from surefoot.training.tracker import Remembering, Tracker
 
-__all__ = ["Remembering", "Tracker", "Trainee", "fit", "predict", "predict_together"]
+__all__ = ["Remembering", "RunListener", "Tracker", "Trainee", "fit", "predict", "predict_together"]

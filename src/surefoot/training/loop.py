@@ -27,6 +27,7 @@ from surefoot.records import RunFolder, checkpoints
 from surefoot.schema import LossTerms, SplitName, Splits
 from surefoot.seeding import generator, random_state, set_random_state
 from surefoot.training.checkpoint import load_checkpoint, save_checkpoint
+from surefoot.training.listener import RunListener
 from surefoot.training.panel import Panel
 from surefoot.training.predict import predict
 from surefoot.training.tracker import Tracker
@@ -69,6 +70,7 @@ def fit(
     checkpoint_every: float = 5.0,
     keep_every: int = 0,
     on_progress: Progress | None = None,
+    listener: RunListener | None = None,
 ) -> None:
     """Train, from the newest checkpoint in the folder if there is one.
 
@@ -87,13 +89,14 @@ def fit(
         checkpoint_every: Seconds between checkpoints; 0 for one after every step.
         keep_every: Epochs between checkpoints that stay, for measuring after the fact; 0 keeps the newest only.
         on_progress: Called after every step.
+        listener: Hears every record as it is made; the time that it takes does not count as training.
 
     Raises:
         DivergedError: If the loss is no longer finite; the last good checkpoint stays.
     """
     length = Horizon.of(len(splits.train), epochs=epochs, batch_size=batch_size)
     n_steps = length.times(trainee.ensemble.trainings).n_steps
-    session = _Session(trainee, splits, folder, seed, length, Panel(trackers or {}, budget), keep_every)
+    session = _Session(trainee, splits, folder, seed, length, Panel(trackers or {}, budget), keep_every, listener)
     session.resume()
     if session.finished:
         return
@@ -122,10 +125,11 @@ class _Session:
         length: Horizon,
         panel: Panel,
         keep_every: int,
+        listener: RunListener | None = None,
     ) -> None:
         if keep_every < 0:
             raise InputError(f"Expected to keep a checkpoint every ≥ 0 epochs, but got {keep_every}. Write 1, say.")
-        self.keep_every = keep_every
+        self.keep_every, self.listener = keep_every, listener
         self.trainee, self.splits, self.folder = trainee, splits, folder
         self.seed, self.length, self.panel = seed, length, panel
         self.device = next(trainee.model.parameters()).device
@@ -144,14 +148,14 @@ class _Session:
         """Take up the newest checkpoint, or measure the untrained network and start."""
         found = load_checkpoint(self.folder.checkpoints)
         if found is None:
-            self.folder.cut_steps(0)
+            self._begin(0)
             self._track()
             return
         weights, state = found
         self.trainee.ensemble.load_state_dict(state.get("ensemble", {}), state["members"])
         self.passes = state["passes"]
         self.panel.load_state_dict(state["panel"])
-        self.folder.cut_steps(state["steps_size"])
+        self._begin(state["steps_size"])
         member = state.get("member", 0)
         if member < self.trainee.member:  # the one before has just ended, and this one starts
             return
@@ -163,6 +167,14 @@ class _Session:
             self.trainee.schedule.load_state_dict(state["schedule"])
             self.step = state["step"]
             set_random_state(state["random"])
+
+    def _begin(self, size: int) -> None:
+        """Forget what was recorded after the checkpoint: it is about to be recorded again."""
+        self.folder.cut_steps(size)
+        if self.listener is not None:
+            start = time.monotonic()
+            self.listener.begin(self.folder)
+            self.clock += time.monotonic() - start  # which is no time of training
 
     def finish(self) -> None:
         """End a training whose steps are all made."""
@@ -270,4 +282,9 @@ class _Session:
 
     def _record(self, epoch: int, **values: Any) -> None:
         place = {"step": self.step, "epoch": epoch, "passes": self.passes}
-        self.pending.append({**self.stamp, **place, **values})
+        record = {**self.stamp, **place, **values}
+        self.pending.append(record)
+        if self.listener is not None:
+            start = time.monotonic()
+            self.listener(record)
+            self.clock += time.monotonic() - start
