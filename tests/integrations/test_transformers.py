@@ -262,9 +262,13 @@ def test_what_the_trainer_cannot_do_is_refused(tmp_path):
     with pytest.raises(InputError, match="but got AdamW, which would step alone"):
         trainer(model, tmp_path).train()
     for made, options, words in (
-        (SAM(sgd(model), model, m=2), {}, "SAM with m="),
-        (AMP(sgd(model), model, steps=2), {}, "AMP with steps="),
-        (BSAM(model.parameters(), model), {"gradient_accumulation_steps": 2}, "BSAM with accumulated micro-batches"),
+        (SAM(sgd(model), model, m=2), {}, "parts of 2 examples, but got a loop without closure"),
+        (AMP(sgd(model), model, steps=2), {}, "2 ascent steps need"),
+        (
+            BSAM(model.parameters(), model),
+            {"gradient_accumulation_steps": 2},
+            "gradient_accumulation_steps=1 with bSAM",
+        ),
     ):
         with pytest.raises(InputError, match=words):
             trainer(model, tmp_path, made, **options).train()

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.optim import AMP, BSAM, SharpnessAware, Wrapper
+from surefoot.optim import BSAM, SharpnessAware, Wrapper
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import LossTerms, PartSpec
 from surefoot.seeding import RngState, replaying, rng_state
@@ -252,17 +252,10 @@ class SharpnessAwareTrainerMixin(Base):
             )
         if found.model is None or found.model is self.model:
             found.model = model  # under DDP, ranks climb each on their own only if they know it
-        accumulates = self.args.gradient_accumulation_steps > 1
-        needs = {
-            "m=": getattr(found, "m", None) is not None,
-            "steps=": isinstance(found, AMP) and found.steps > 1,
-            "accumulated micro-batches": isinstance(found, BSAM) and accumulates,
-        }
-        if any(needs.values()):
-            what = next(name for name, is_so in needs.items() if is_so)
+        if isinstance(found, BSAM) and self.args.gradient_accumulation_steps > 1:
             raise InputError(
-                f"Expected a step of two passes over all micro-batches, but got {type(found).__name__} with {what}, "
-                "which needs a closure that the Trainer does not have. Leave it out."
+                "Expected gradient_accumulation_steps=1 with bSAM, whose clean pass runs at one sample of its posterior, "
+                f"but got {self.args.gradient_accumulation_steps}. Take larger batches, or another method."
             )
         return found
 
