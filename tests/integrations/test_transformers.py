@@ -1,27 +1,30 @@
 """Hugging Face's Trainer climbs as a plain loop does, with whatever it adds to a step, and refuses what it cannot."""
 
 import gc
+import importlib
 import itertools
 import re
-import subprocess
 import sys
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from torch import nn
 from torch.nn import functional as F
 from transformers import BertForTokenClassification, LlamaConfig, LlamaForCausalLM, Trainer
 
 from surefoot.errors import InputError
-from surefoot.integrations.transformers import SharpnessAwareTrainerMixin, SurefootTrainer
+from surefoot.integrations.transformers import SharpnessAwareTrainerMixin
 from surefoot.optim import AMP, BSAM, CSAM, ESAM, SAM, LookSAM, Plain
 from surefoot.schema import LossTerms
+from tests.blocks import ROOT, blocks_of
 from tests.integrations.berts import METHODS, bert, by_logits, by_model, optimizer, plain_loop, rows, trained, trainer
 from tests.optim.problems import assert_same, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the packages themselves
 GRID = list(itertools.product(METHODS, (1, 2), (0.0, 0.5), (False, True), (0.0, 0.3)))
 SMOOTHED = {"label_smoothing_factor": 0.1}
+BLOCKS = [block.code for block in blocks_of(ROOT / "docs" / "transformers.md") if block.language == "python"]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -30,6 +33,7 @@ def quick_collections():
     gc.freeze()
     yield
     gc.unfreeze()
+    AcceleratorState._reset_state(True)  # whose precision the next one in this process would have
 
 
 def sgd(model):
@@ -222,12 +226,6 @@ def weighted(outputs, labels, num_items_in_batch=None):
     return F.cross_entropy(outputs.logits, labels, weight=torch.tensor([1.0, 2.0, 3.0]))
 
 
-class Weighted(SurefootTrainer):
-    def loss_terms(self, outputs, labels):
-        losses = F.cross_entropy(outputs.logits, labels, reduction="none")
-        return LossTerms(losses * torch.tensor([1.0, 2.0, 3.0])[labels], log_py=-losses)
-
-
 def test_another_loss_is_refused_until_it_is_given_by_example(tmp_path):
     for method in (CSAM, ESAM):
         model = bert()
@@ -238,10 +236,13 @@ def test_another_loss_is_refused_until_it_is_given_by_example(tmp_path):
         assert_same(weights(model), before)
     model = bert()
     trained(model, tmp_path, SAM(sgd(model), model), extra={"compute_loss_func": weighted})  # needs no more than that
+    space = {}
+    exec(compile(BLOCKS[1], "transformers.md", "exec"), space)
+    by_example = space["Weighted"].loss_terms
     model, other = bert(), bert()
-    ours = trained(model, tmp_path, optimizer("csam", model), kind=Weighted)
+    ours = trained(model, tmp_path, optimizer("csam", model), kind=space["Weighted"])
     theirs = plain_loop(
-        other, optimizer("csam", other), loss=lambda o, outputs, y: o.reduce(Weighted.loss_terms(None, outputs, y))
+        other, optimizer("csam", other), loss=lambda o, outputs, y: o.reduce(by_example(None, outputs, y))
     )
     assert_same(ours, theirs)
 
@@ -284,7 +285,17 @@ def test_what_the_trainer_cannot_do_is_refused(tmp_path):
         trainer(model, tmp_path, optimizer("sam", model), method="sam")
 
 
-def test_without_the_packages_the_extra_is_named():
-    code = "import sys; sys.modules['transformers'] = None; import surefoot.integrations.transformers"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'surefoot[transformers]'" in done.stderr
+def test_the_script_of_the_page_runs_and_learns(tmp_path, monkeypatch, capsys):
+    assert len(BLOCKS[0].splitlines()) <= 40
+    monkeypatch.chdir(tmp_path)
+    exec(compile(BLOCKS[0], "transformers.md", "exec"), {})
+    printed = capsys.readouterr().out
+    (accuracy,) = re.findall(r"accuracy (\d\.\d+)", printed)
+    assert float(accuracy) > 0.7  # 0.80; the larger class has 0.6
+
+
+def test_without_the_packages_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "surefoot.integrations.transformers")
+    with pytest.raises(InputError, match=re.escape("pip install 'surefoot[transformers]'")):
+        importlib.import_module("surefoot.integrations.transformers")

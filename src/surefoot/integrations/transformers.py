@@ -254,7 +254,7 @@ class SharpnessAwareTrainerMixin(Base):
             found.model = model  # under DDP, ranks climb each on their own only if they know it
         if isinstance(found, BSAM) and self.args.gradient_accumulation_steps > 1:
             raise InputError(
-                "Expected gradient_accumulation_steps=1 with bSAM, whose clean pass runs at one sample of its posterior, "
+                "Expected gradient_accumulation_steps=1 with bSAM, whose clean pass runs at one posterior sample, "
                 f"but got {self.args.gradient_accumulation_steps}. Take larger batches, or another method."
             )
         return found
