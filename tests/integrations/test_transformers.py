@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import BertForTokenClassification, LlamaConfig, LlamaForCausalLM, Trainer
 
-from surefoot.errors import InputError
+from surefoot.errors import DivergedError, InputError
 from surefoot.integrations.transformers import SharpnessAwareTrainerMixin
 from surefoot.optim import AMP, BSAM, CSAM, ESAM, SAM, LookSAM, Plain
 from surefoot.schema import LossTerms
@@ -94,6 +94,26 @@ def test_methods_that_do_not_always_climb_save_passes(tmp_path):
     model = WithStatistics()
     trainer(model, tmp_path, Plain(sgd(model))).train()
     assert model.forwards == 4
+
+
+class OnceNaN(WithStatistics):
+    """The second micro-batch of the epoch has no loss that is a number."""
+
+    def forward(self, input_ids, labels=None):
+        outputs = super().forward(input_ids, labels)
+        bad = torch.equal(input_ids[0], rows()[4]["input_ids"])
+        return {key: value * torch.nan for key, value in outputs.items()} if bad else outputs
+
+
+def test_a_loss_that_is_no_number_is_said_or_skipped(tmp_path):
+    model = OnceNaN()
+    with pytest.raises(DivergedError, match="Expected a finite gradient norm"):
+        trainer(model, tmp_path, CSAM(sgd(model), model)).train()
+    model = OnceNaN()
+    made = CSAM(sgd(model), model, nonfinite="skip")
+    trained(model, tmp_path, made)
+    assert made.t == model.norm.num_batches_tracked == 3
+    assert all(weight.isfinite().all() for weight in weights(model))
 
 
 def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(tmp_path):

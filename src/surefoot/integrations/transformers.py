@@ -171,7 +171,7 @@ class SharpnessAwareTrainerMixin(Base):
                 f"Expected logits of shape (examples, …, classes) for labels of shape {tuple(labels.shape)}, but got "
                 f"{tuple(logits.shape)}. Override loss_terms(outputs, labels) of the Trainer, or take sam."
             )
-        logits = logits.float().movedim(-1, 1)
+        logits = (logits.float() if logits.element_size() < 4 else logits).movedim(-1, 1)
         nll = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED)
         if self.label_smoother is None:
             return LossTerms(nll)
@@ -193,7 +193,7 @@ class SharpnessAwareTrainerMixin(Base):
         share, whole = self._share(counted, num_items)
         if type(self).loss_terms is SharpnessAwareTrainerMixin.loss_terms:
             mean = _sum(terms) / max(1, counted)
-            if not any(self._close(loss, mean * size) for size in (share, whole)):
+            if loss.isfinite() and not any(self._close(loss, mean * size) for size in (share, whole)):
                 raise InputError(
                     f"Expected the cross-entropy of outputs.logits and labels, of which {type(optimizer).__name__} "
                     f"weighs single examples, but got another loss: {loss.item():.6g} where that is "
