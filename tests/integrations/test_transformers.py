@@ -316,6 +316,7 @@ def test_the_script_of_the_page_runs_and_learns(tmp_path, monkeypatch, capsys):
 
 def test_without_the_packages_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "surefoot.integrations.transformers")
+    for name in ("transformers", "_trainer_loss"):
+        monkeypatch.delitem(sys.modules, f"surefoot.integrations.{name}")
     with pytest.raises(InputError, match=re.escape("pip install 'surefoot[transformers]'")):
         importlib.import_module("surefoot.integrations.transformers")
