@@ -83,7 +83,7 @@ def show(values: Values, epochs: int) -> None:
     radii = [label for label in labels if label.startswith("CSAM")]
     chosen = min(radii, key=lambda label: spread(values[label, "calibration", "nll"]).mean)
     for split, shown in (("calibration", labels), ("test", [*labels[:2], chosen])):
-        print(f"\n{split} | accuracy % | ECE % | NLL\n|---|---|---|---|")
+        print(f"\n| {split} | accuracy % | ECE % | NLL |\n|---|---|---|---|")
         for label in shown:
             print(f"| {label} | {' | '.join(_cell(values[label, split, key], key) for key in METRICS)} |")
     print(f"\n{chosen} minus each, test, with 95 % intervals over seeds")
