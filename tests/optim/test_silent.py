@@ -149,6 +149,33 @@ def test_a_perturbed_pass_without_backward_is_refused(name):
     assert_same(weights(model), before)
 
 
+@pytest.mark.parametrize("name", ["sam", "csam", "looksam", "csam:every=2"])
+def test_a_second_perturbed_pass_is_refused(name):
+    """Two micro-batches with both passes each, as under ``accelerator.accumulate``: the first one's would be lost."""
+    model, optimizer, (x, y) = setup(name)
+    optimizer.step(losses(model, x, y))  # the next one may be a step without climb
+    for t in range(2):
+        optimizer.zero_grad()
+        optimizer.loss(model(x), y).backward()
+        with optimizer.perturbed():
+            optimizer.loss(model(x), y).backward()
+        if t == 0:  # given up
+            continue
+        optimizer.loss(model(x), y).backward()
+        with pytest.raises(InputError, match="Expected one perturbed pass per step"), optimizer.perturbed():
+            optimizer.loss(model(x), y).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("name", "words"), [("csam:m=4", "parts of 4 examples"), ("amp:steps=2", "2 ascent steps")])
+def test_what_needs_a_closure_is_refused_without_one(name, words):
+    model, optimizer, (x, y) = setup(name)
+    optimizer.zero_grad()
+    optimizer.loss(model(x), y).backward()
+    with pytest.raises(InputError, match=f"{words}.* but got a loop without"), optimizer.perturbed():
+        optimizer.loss(model(x), y).backward()
+
+
 def test_a_clean_pass_of_bsam_at_the_mean_is_refused():
     model = mlp()
     optimizer = BSAM(model.parameters(), model, n_train=50)

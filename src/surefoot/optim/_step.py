@@ -39,6 +39,11 @@ WHOSE_LOSS = (
     "Expected the loss of {}, which weighs single examples, to come from the optimizer, but got another. "
     "Call optimizer.loss(model(inputs), labels).backward(), or optimizer.reduce(LossTerms(…)).backward()"
 )
+ONE_PASS = (
+    "Expected one perturbed pass per step, but got a second one, which would clear the first one's gradients. Evaluate "
+    "all micro-batches of a step in its clean pass, then all of them in one `with optimizer.perturbed():`; call "
+    "optimizer.zero_grad() to begin a step anew."
+)
 
 
 @dataclass
@@ -49,6 +54,7 @@ class Step:
     due: bool = True  # whether the step may climb
     climbs: bool | None = None  # whether it does, once that is decided
     climbed: bool = False
+    passed: bool = False  # whether a loop without closure has made its perturbed pass
     perturbed: bool = False  # whether the pass that is running is at the perturbed weights
     apart: Any = None  # the replicas, while the gradients in place are this rank's alone
     error: DivergedError | None = None
@@ -179,9 +185,17 @@ def explicit_pass(optimizer: SharpnessAware, scaler: GradScaler | None) -> Itera
 
     Raises:
         InputError: If there are no gradients to climb along, or none of this pass at its end, or if its loss has
-            not come from the optimizer, where the method makes something of single examples.
+            not come from the optimizer, where the method makes something of single examples; if the step has had its
+            perturbed pass, whose gradients this one would clear; if parts of the batch should climb on their own.
     """
     step = optimizer._ongoing.step or optimizer._begin()
+    if step.passed:
+        raise InputError(ONE_PASS)
+    if optimizer.m is not None:
+        raise InputError(
+            f"Expected a closure that can evaluate parts of {optimizer.m} examples, but got a loop without closure. "
+            "Pass Parts(lambda part: losses(inputs[part], labels[part]), n=len(labels)) to step(), or leave m out."
+        )
     step.error = None  # gradients may have been clipped since they were looked at
     scale = 1.0 if scaler is None else scaler.get_scale()
     with torch.no_grad():
@@ -197,6 +211,7 @@ def explicit_pass(optimizer: SharpnessAware, scaler: GradScaler | None) -> Itera
                 )
             if optimizer.needs_per_example and not step.perturbed_nll:
                 raise InputError(f"{WHOSE_LOSS.format(type(optimizer).__name__)} inside `with optimizer.perturbed():`.")
+            step.passed = True
 
 
 def use_gradients(optimizer: SharpnessAware, step: Step) -> None:

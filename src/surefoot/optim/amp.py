@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import torch
@@ -106,6 +107,15 @@ class AMP(SharpnessAware):
             base, model, rho=rho, ascent=Clipped(zeta), stable=stable, nonfinite=nonfinite, perturbation=perturbation
         )
         self.zeta, self.steps = zeta, steps
+
+    def perturbed(self, scaler: GradScaler | None = None) -> AbstractContextManager[None]:
+        """Surround the second pass of a loop without closure; for more than one ascent step there is no such loop."""
+        if self.steps > 1:
+            raise InputError(
+                f"Expected a closure, which {self.steps} ascent steps need to evaluate, but got a loop without one. "
+                "Call optimizer.step(closure), or take steps=1."
+            )
+        return super().perturbed(scaler)
 
     def _climb(self, step: Step, clean: CleanGradient) -> list[Tensor]:
         if self.steps > 1:  # each weight, its value before the climb, its radius
