@@ -15,8 +15,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import surefoot as sf
+from surefoot.assembly import splits_of
 from surefoot.errors import InputError, OptionError, SplitError
-from surefoot.experiment import splits_of
 from surefoot.settings import Settings
 from tests.conftest import RunCommand
 from tests.runs import content

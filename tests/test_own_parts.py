@@ -14,12 +14,13 @@ import pytest
 import surefoot
 from surefoot.calibrators import compare_calibrators, fit
 from surefoot.errors import InputError, OptionError, UnknownNameError
-from surefoot.experiment import measure, run, run_id
+from surefoot.experiment import run, run_id
 from surefoot.method import parse_method, split_methods
 from surefoot.records import RunFolder
 from surefoot.registry import KINDS
 from surefoot.schema import Predictions, RunSpec
 from surefoot.studies.compare import make_spec
+from surefoot.trained import measure
 
 PARTS = (Path(__file__).parent / "own" / "mypkg" / "parts.py").read_text()
 

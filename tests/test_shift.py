@@ -14,7 +14,7 @@ from surefoot.data import load_splits
 from surefoot.data.label_noise import flip, transitions
 from surefoot.data.ood import ood_pixels
 from surefoot.errors import InputError
-from surefoot.experiment import run, trained
+from surefoot.experiment import run
 from surefoot.records import RunFolder
 from surefoot.registry import DATA
 from surefoot.report.shift import summarise_shift
@@ -23,6 +23,7 @@ from surefoot.schema import Split
 from surefoot.seeding import generator
 from surefoot.shift import Condition, conditions, shift
 from surefoot.studies.compare import make_spec
+from surefoot.trained import predictor
 from tests.conftest import RunCommand, small_arrays
 from tests.data.made import write_binary, write_cifar_c, write_noisy
 from tests.report.browser import drawn_page
@@ -49,7 +50,7 @@ def test_records_are_what_the_network_does_on_shifted_pictures(runs: Path) -> No
     assert severe["detection"]["max_probability"]["auroc"] > mild["detection"]["max_probability"]["auroc"]
     assert other["accuracy"] is None
     assert set(other["detection"]) == {"max_probability", "entropy", "energy"}
-    predict, splits = trained(RunFolder(runs / "sgd-0"))
+    predict, splits = predictor(RunFolder(runs / "sgd-0"))
     everything = shift(runs / "sgd-0", conditions([], []), n=1000)[0]
     right = predict(splits.test).argmax(1) == splits.test.labels
     assert everything["accuracy"] == pytest.approx(right.double().mean().item())
@@ -96,7 +97,7 @@ def test_published_pictures_are_those_of_the_test_split(cifar: Path) -> None:
     files = cifar / "CIFAR-10-C"
     wanted = conditions(["fog", "snow"], [2])
     given = shift(cifar / "run", wanted, n=10, published=files)
-    predict, splits = trained(RunFolder(cifar / "run"))
+    predict, splits = predictor(RunFolder(cifar / "run"))
     assert splits.scaling is not None
     chosen = torch.randperm(12, generator=generator(0, "shift/rows"))[:10].sort().values
     assert splits.test.rows is not None

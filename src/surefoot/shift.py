@@ -19,13 +19,13 @@ from surefoot.data.cifar_c import read_cifar_c
 from surefoot.data.corruptions import SEVERITIES, corrupt
 from surefoot.data.ood import ood_pixels
 from surefoot.errors import InputError
-from surefoot.experiment import trained
 from surefoot.metrics.ood import ood_detection
 from surefoot.records import RunFolder
 from surefoot.registry import CORRUPTIONS, METRICS
 from surefoot.scaling import Scaling
 from surefoot.schema import Split, Splits
 from surefoot.seeding import generator
+from surefoot.trained import predictor
 
 Record = dict[str, Any]
 Progress = Callable[[int, int, str], None]  # conditions measured, conditions in all, the present one
@@ -140,7 +140,7 @@ class _Bench:
 
     @classmethod
     def set_up(cls, folder: RunFolder, n: int, files: Path | None) -> _Bench:
-        predict, splits = trained(folder)
+        predict, splits = predictor(folder)
         scaling = splits.scaling
         if scaling is None or not scaling.is_pixels or splits.test.inputs.ndim != 4:
             raise InputError(

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import surefoot.experiment as experiment
+from surefoot.assembly import assemble, splits_of
 from surefoot.data._arrays import splits_from_arrays
 from surefoot.data.augment import black_pixel, build_augment
 from surefoot.ensembles import build_ensemble
@@ -171,8 +171,8 @@ def test_an_interrupted_run_draws_the_same(method: str, small_npz: Path, tmp_pat
 
 def what_the_network_saw(spec: RunSpec, folder: Path) -> list[Tensor]:
     """Train, and keep the inputs of every pass in training mode."""
-    splits, seen = experiment.splits_of(spec), []
-    trainee = experiment._assemble(spec, splits, build_ensemble(spec.method.ensemble))
+    splits, seen = splits_of(spec), []
+    trainee = assemble(spec, splits, build_ensemble(spec.method.ensemble))
     trainee.model.register_forward_pre_hook(
         lambda module, args: seen.append(args[0].clone()) if module.training else None
     )
@@ -186,7 +186,7 @@ def test_both_passes_see_the_same_augmented_inputs_and_other_ones_in_every_epoch
     spec = spec_on(small_npz, "sam", batch_size=90)
     first, again, second, _ = what_the_network_saw(spec, tmp_path)
     assert torch.equal(first, again)
-    splits = experiment.splits_of(spec)
+    splits = splits_of(spec)
     order = [torch.randperm(90, generator=generator(spec.seed, f"order/{epoch}")) for epoch in range(2)]
     for step, inputs in enumerate((first, second)):
         raw = splits.train.inputs[order[step]]
@@ -199,7 +199,7 @@ def test_mixup_mixes_what_was_augmented(small_npz: Path, tmp_path: Path) -> None
     spec = spec_on(small_npz, "mixup + sam", batch_size=90, epochs=1)
     first, again = what_the_network_saw(spec, tmp_path)
     assert torch.equal(first, again)
-    splits = experiment.splits_of(spec)
+    splits = splits_of(spec)
     raw = splits.train.inputs[torch.randperm(90, generator=generator(spec.seed, "order/0"))]
     inputs = build_augment(spec.augment, splits)(raw, generator(spec.seed, "augment/0"))
     draw = generator(spec.seed, "loss/0")

@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from surefoot.assembly import assemble, splits_of
 from surefoot.data.fashion import fashion
 from surefoot.ensembles import build_ensemble
 from surefoot.errors import InputError, OptionError
-from surefoot.experiment import _assemble, measure, run, splits_of
+from surefoot.experiment import run
 from surefoot.method import parse_method, split_methods
 from surefoot.models import build_model
 from surefoot.optim import build_optimizer
@@ -23,6 +24,7 @@ from surefoot.records import RunFolder
 from surefoot.registry import ENSEMBLES, LOSSES, MODELS, OPTIMIZERS
 from surefoot.schema import MethodSpec, PartSpec, RunSpec, Splits, Tracking
 from surefoot.studies.compare import make_spec
+from surefoot.trained import measure
 from tests.conftest import RunCommand
 from tests.runs import content
 
@@ -139,7 +141,7 @@ def test_every_ensemble_goes_around_other_networks(name: str, model: str, small_
         model = "pyramidnet:depth=20,alpha=6"
     spec = spec_on(small_npz, method_of(name), model=model)
     splits = splits_of(spec)
-    trainee = _assemble(spec, splits, build_ensemble(spec.method.ensemble))
+    trainee = assemble(spec, splits, build_ensemble(spec.method.ensemble))
     logits = trainee.model.eval()(splits.test.inputs[:4])
     assert logits.shape == (4, 3)
     logits.logsumexp(1).sum().backward()
@@ -166,7 +168,7 @@ def test_ensembles_combine_with_losses_or_say_why_not(name: str, loss: str, smal
 def test_meta_calibration_needs_a_last_layer_of_its_own(name: str, small_npz: Path) -> None:
     spec = spec_on(small_npz, f"meta_calibration + {name}")
     with pytest.raises(InputError, match=f"for {name}, but got"):
-        _assemble(spec, splits_of(spec), build_ensemble(spec.method.ensemble))
+        assemble(spec, splits_of(spec), build_ensemble(spec.method.ensemble))
 
 
 @pytest.mark.parametrize("optimizer", [part.name for part in OPTIMIZERS])
@@ -315,7 +317,7 @@ def test_text_goes_with_all_but_mimo(tmp_path: Path) -> None:
         else:
             ensemble = build_ensemble(spec.method.ensemble)
             if name != "snapshot":
-                assert _assemble(spec, splits_of(spec), ensemble).model is not None
+                assert assemble(spec, splits_of(spec), ensemble).model is not None
 
 
 def test_methods_are_read_with_their_ensemble() -> None:

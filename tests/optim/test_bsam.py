@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import surefoot.experiment as experiment
+from surefoot.assembly import assemble, splits_of
 from surefoot.ensembles import build_ensemble
 from surefoot.optim import Parts
 from surefoot.optim.bsam import BSAM
@@ -107,7 +107,7 @@ def test_a_run_tells_it_how_many_examples_it_trains_on(small_npz):
     def n_of(method):
         spec = make_spec(method, data=f"npz:{small_npz}", model="mlp:width=4")
         ensemble = build_ensemble(spec.method.ensemble)
-        return experiment._assemble(spec, experiment.splits_of(spec), ensemble).optimizer.n
+        return assemble(spec, splits_of(spec), ensemble).optimizer.n
 
     assert n_of("bsam") == 90
     assert n_of("bsam:n_train=7,augmentation=2") == 14

@@ -12,11 +12,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from surefoot.errors import InputError
-from surefoot.experiment import measure, run
+from surefoot.experiment import run
 from surefoot.schema import Splits, Tracking
 from surefoot.studies.compare import make_spec
 from surefoot.studies.engine import Job
 from surefoot.trackers import Watch, read_track
+from surefoot.trained import measure
 
 
 def train(splits: Splits, watch: bool, out: Path) -> nn.Module:

@@ -21,6 +21,7 @@ from surefoot.records import RunFolder
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import RunSpec
 from surefoot.studies.compare import make_spec
+from surefoot.trained import measure
 from tests.patience import PATIENCE
 from tests.runs import content
 
@@ -209,7 +210,7 @@ def test_a_failure_to_start_again_loses_nothing(
     def fail(*args: object) -> None:
         raise RunError("no")
 
-    monkeypatch.setattr(experiment, "_assemble", fail)
+    monkeypatch.setattr(experiment, "assemble", fail)
     with pytest.raises(RunError, match="no"):
         run(spec, tmp_path, fresh=True)
     assert content(tmp_path) == before
@@ -234,7 +235,7 @@ def test_kept_checkpoints_can_be_measured_and_change_nothing_else(small_npz: Pat
     assert {name: kept[name] for name in plain} == plain
     others = {Path(name).parts[1] for name in kept.keys() - plain.keys()}
     assert others == {"step-00000012", "step-00000024"}
-    measured = {record["step"]: record for record in experiment.measure(tmp_path / "kept", ["quality"])}
+    measured = {record["step"]: record for record in measure(tmp_path / "kept", ["quality"])}
     assert list(measured) == [12, 24, 30]
     on_the_way = [r for r in RunFolder(tmp_path / "kept").steps() if r.get("tracker") == "quality"]
     for record in on_the_way:

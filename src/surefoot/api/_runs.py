@@ -85,7 +85,7 @@ class Run:
         Raises:
             InputError: If the run has no checkpoint, or trained several networks.
         """
-        from surefoot.experiment import trained_model
+        from surefoot.trained import trained_model
 
         return trained_model(self.folder)
 

@@ -24,9 +24,9 @@ def measure(
 
     Example: [bold]surefoot measure surefoot-runs --track full[/bold]
     """
-    from surefoot.experiment import measure as measure_run
     from surefoot.records import find_runs
     from surefoot.trackers import read_track
+    from surefoot.trained import measure as measure_run
 
     trackers = read_track(track)
     found = {str(run.path): measure_run(run.path, trackers, threads=threads) for run in find_runs(runs)}

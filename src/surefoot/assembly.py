@@ -1,0 +1,92 @@
+"""From a spec to the parts that are trained: network, loss, optimizer, schedule, augmentation, on their data."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+
+from surefoot.data import load_splits
+from surefoot.data.augment import build_augment
+from surefoot.ensembles import Ensemble, build_ensemble
+from surefoot.errors import InputError, OptionError
+from surefoot.models import build_model, try_out
+from surefoot.moment import Horizon
+from surefoot.optim import build_optimizer
+from surefoot.registry import DATA, LOSSES
+from surefoot.schema import RunSpec, Splits
+from surefoot.seeding import derive, generator, seed_everything
+from surefoot.training import Trainee
+from surefoot.training.eigenbasis import join_basis
+from surefoot.training.schedule import make_schedule
+
+
+@lru_cache(maxsize=2)
+def _load(data: str) -> Splits:
+    return load_splits(DATA.parse(data))
+
+
+def splits_of(spec: RunSpec) -> Splits:
+    """Load a run's data; runs on the same data in one process share them."""
+    return _load(str(spec.data))
+
+
+def member_seed(spec: RunSpec, member: int) -> int:
+    """Return the seed of one training; the first one's is the run's own."""
+    return derive(spec.seed, f"member/{member}") if member else spec.seed
+
+
+def whole_horizon(spec: RunSpec, splits: Splits, ensemble: Ensemble) -> Horizon:
+    """Count the steps of all trainings."""
+    return horizon_of(spec, splits).times(ensemble.trainings)
+
+
+def horizon_of(spec: RunSpec, splits: Splits) -> Horizon:
+    """Count the steps of one training."""
+    return Horizon.of(len(splits.train), epochs=spec.epochs, batch_size=spec.batch_size)
+
+
+def assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, member: int = 0) -> Trainee:
+    """Build all that is trained: data's augmentation, network, loss, optimizer, schedule.
+
+    Args:
+        spec: What to build.
+        splits: Its data.
+        ensemble: Goes around network and loss; else the one that the spec names.
+        member: Which of the ensemble's trainings.
+
+    Returns:
+        The parts, at their first weights.
+
+    Raises:
+        InputError: If they do not fit together.
+    """
+    ensemble = ensemble or build_ensemble(spec.method.ensemble)
+    seed, horizon = member_seed(spec, member), horizon_of(spec, splits)
+    augment = build_augment(spec.augment, splits)
+    seed_everything(seed, "init")
+    inner = LOSSES.build(spec.method.loss)
+    ensemble.check_loss(inner)
+    network = inner.attach(build_model(spec.model, splits, ensemble.width), splits, generator(seed, "loss"))
+    model = ensemble.wrap(network, generator(seed, "ensemble"))
+    try_out(model, str(spec.model), splits)
+    loss = ensemble.objective(inner, model, horizon)
+    try:
+        model.to(spec.device)
+        loss.to(spec.device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"Expected a device torch can use, but got {spec.device!r}. Use --device cpu.") from error
+    if spec.channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch declares no such overload
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
+    try:
+        optimizer = build_optimizer(spec.method, model, n_train=len(splits.train))
+        ensemble.check_optimizer(optimizer)
+        join_basis(optimizer, model, splits.train, inner)
+    except ValueError as error:  # torch's own word on an option
+        raise OptionError(f"Expected options that {spec.method.label} can use, but: {error}. Change them.") from error
+    schedule = make_schedule(
+        spec.schedule, optimizer, horizon.n_steps, lambda shape, step: ensemble.factor(shape, step, horizon)
+    )
+    return Trainee(model, loss, optimizer, schedule, augment, ensemble, member)
