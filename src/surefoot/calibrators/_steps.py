@@ -63,4 +63,35 @@ def step_columns(edges: Tensor, values: Tensor, probs: Tensor) -> Tensor:
         Shape ``(n, classes)``.
     """
     columns = probs.T.contiguous()
-    return values.gather(1, torch.searchsorted(edges, columns)).T
+    return values.gather(1, count_below(edges, columns)).T
+
+
+def count_below(edges: Tensor, columns: Tensor) -> Tensor:
+    """Count the edges of its row that are below each number: ``torch.searchsorted``, also where there is none.
+
+    ONNX and other formats have no such operator. While a network is exported, the count is found by halving instead, a
+    binary digit at a time from the highest: comparisons and lookups, whose memory does not grow with the edges.
+
+    Args:
+        edges: Ascending in each row, shape ``(rows, m)``.
+        columns: Shape ``(rows, n)``.
+
+    Returns:
+        Whole numbers from 0 to m, shape ``(rows, n)``.
+
+    Example:
+        >>> count_below(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[0.5, 2.0, 2.5, 9.0]]))
+        tensor([[0, 1, 2, 3]])
+    """
+    return by_halving(edges, columns) if torch.compiler.is_exporting() else torch.searchsorted(edges, columns)
+
+
+def by_halving(edges: Tensor, columns: Tensor) -> Tensor:
+    """Do what ``torch.searchsorted`` does with comparisons and lookups."""
+    m = edges.shape[1]
+    count = torch.zeros_like(columns, dtype=torch.int64)
+    for digit in reversed(range(m.bit_length())):
+        more = count + (1 << digit)
+        is_below = edges.gather(1, (more - 1).clamp(max=m - 1)) < columns
+        count = torch.where((more <= m) & is_below, more, count)
+    return count

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from surefoot.calibrators._base import Array, Calibrator, check_fitting_data
 from surefoot.calibrators._one_vs_rest import default_smoothing, share_out
-from surefoot.calibrators._steps import padded
+from surefoot.calibrators._steps import count_below, padded
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
 
@@ -55,7 +55,7 @@ def interpolate(x: Tensor, y: Tensor, probs: Tensor) -> Tensor:
         Shape ``(n, classes)``.
     """
     columns = probs.T.contiguous()
-    right = torch.searchsorted(x, columns).clamp(max=x.shape[1] - 1)
+    right = count_below(x, columns).clamp(max=x.shape[1] - 1)
     left = (right - 1).clamp(min=0)
     x0, x1, y0, y1 = x.gather(1, left), x.gather(1, right), y.gather(1, left), y.gather(1, right)
     share = ((columns - x0) / (x1 - x0).clamp(min=1e-300)).clamp(0, 1)
