@@ -179,8 +179,14 @@ def explicit_pass(optimizer: SharpnessAware, scaler: GradScaler | None) -> Itera
 
     Raises:
         InputError: If there are no gradients to climb along, or none of this pass at its end, or if its loss has
-            not come from the optimizer, where the method makes something of single examples.
+            not come from the optimizer, where the method makes something of single examples; and where parts of a
+            batch, or several climbs, need a closure.
     """
+    if optimizer.m is not None:
+        raise InputError(
+            f"Expected a closure where parts of m = {optimizer.m} examples climb each on their own, but got a loop "
+            "without. Call optimizer.step(Parts(…)), or leave m out."
+        )
     step = optimizer._ongoing.step or optimizer._begin()
     step.error = None  # gradients may have been clipped since they were looked at
     scale = 1.0 if scaler is None else scaler.get_scale()

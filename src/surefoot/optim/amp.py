@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import torch
@@ -119,6 +120,25 @@ class AMP(SharpnessAware):
                 super()._differentiate(step, closure, scaler)
             self._climb_on(step, 1.0 if scaler is None else scaler.get_scale())
         return super()._differentiate(step, closure, scaler)
+
+    def perturbed(self, scaler: GradScaler | None = None) -> AbstractContextManager[None]:
+        """Surround the second pass, as in :meth:`SharpnessAware.perturbed`.
+
+        Args:
+            scaler: Scaled the clean loss, and will scale the perturbed one.
+
+        Returns:
+            What surrounds it.
+
+        Raises:
+            InputError: If there are several ascent steps, each of which needs a pass.
+        """
+        if self.steps > 1:
+            raise InputError(
+                f"Expected a closure for {self.steps} ascent steps, but got a loop without. "
+                "Call optimizer.step(closure), or take steps=1."
+            )
+        return super().perturbed(scaler)
 
     @torch.no_grad()
     def _climb_on(self, step: Step, scale: float) -> None:
