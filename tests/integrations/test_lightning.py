@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import lightning
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.plugins import MixedPrecision
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -57,7 +57,7 @@ class Scalar(Net):
 class ByItsLoss(Net):
     """Asks the optimizer for the loss, and returns more than it."""
 
-    def training_step(self, batch, batch_idx):
+    def training_step(self, batch):
         return {"loss": self.optimizers().loss(self(batch[0]), batch[1]), "more": 1}
 
 
@@ -251,6 +251,23 @@ def test_not_finite():
         fit(module, accumulate_grad_batches=2)
     assert module.net[1].num_batches_tracked == 5  # those of the step that was skipped are forgotten
     assert all(value.isfinite().all() for value in weights(module.net))
+
+
+def test_batches_that_are_not_differentiated_have_no_part_in_a_step():
+    """Where training_step returns None, and in the last epoch of Lightning's SWA, which only moves BatchNorm."""
+
+    class Picky(Net):
+        def training_step(self, batch, batch_idx):
+            return None if batch_idx in (1, 4, 5) else super().training_step(batch, batch_idx)
+
+    module = Picky()
+    assert fit(module, accumulate_grad_batches=2).global_step == 4
+    assert module.forwards == 2 * 4
+    averaged = Net()
+    averaged.configure_optimizers = lambda: optimizer_of(averaged.net)[0]
+    fit(averaged, StochasticWeightAveraging(0.05, swa_epoch_start=1), epochs=3)
+    assert averaged.forwards == 3 * 14 + 7
+    assert averaged.net[1].num_batches_tracked == 7
 
 
 def test_what_cannot_be_evaluated_twice_is_refused():

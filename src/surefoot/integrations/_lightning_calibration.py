@@ -261,7 +261,7 @@ def _send(logger: Any, name: str, figure: Figure, step: int) -> None:
     elif hasattr(logger.experiment, "log_figure") and hasattr(logger, "run_id"):
         logger.experiment.log_figure(logger.run_id, figure, f"{name}_{step}.png")
     elif hasattr(logger, "log_image"):
-        logger.log_image(name, [figure])
+        logger.log_image(name, [figure], step=step)
     elif logger.log_dir is not None:
         Path(logger.log_dir).mkdir(parents=True, exist_ok=True)
         figure.savefig(Path(logger.log_dir, f"{name}_{step}.png"))

@@ -43,8 +43,8 @@ class Passes:
     def __init__(self, trainer: Trainer, module: LightningModule, optimizer: SharpnessAware) -> None:
         self.trainer, self.module, self.optimizer = trainer, module, optimizer
         self.batches: list[MicroBatch] = []  # of the step that is going on
-        self.has_loss = False
-        self.repeating = False
+        self.ahead: MicroBatch | None = None  # evaluated, but not differentiated yet
+        self.begun = self.repeating = False
         self._own = {name: getattr(module, name) for name in ("training_step", "optimizer_step", "optimizer_zero_grad")}
 
     @contextmanager
@@ -58,7 +58,7 @@ class Passes:
     def begin(self, batch_idx: int) -> None:
         """Start a step with the first micro-batch of a group."""
         before = batch_idx % self.trainer.accumulate_grad_batches
-        if before == 0 or not self.batches:
+        if before == 0 or not self.begun:
             if before:
                 warnings.warn(
                     f"Training goes on amid a step: {before} of its micro-batches are left out, since Lightning's "
@@ -66,11 +66,11 @@ class Passes:
                     stacklevel=2,
                 )
             self.batches.clear()
-            self.has_loss = False
+            self.begun = True
             self.optimizer.zero_grad()
 
     def training_step(self, *args: Any) -> Any:
-        """Evaluate a micro-batch and, in the clean pass, keep it."""
+        """Evaluate a micro-batch and, in the clean pass, have it ready to be kept."""
         if not self.trainer.training or self.repeating:  # a validation_step may call it, too
             output = self._own["training_step"](*args)
             return self._with_scalar(output) if self.repeating else output
@@ -87,13 +87,18 @@ class Passes:
                 "Expected training_step to leave its batch as it is, but it has written to one of its tensors: the "
                 "second pass would see another batch. Write x = x + 1 there, not x += 1."
             )
-        self.batches.append(micro)
+        self.ahead = micro
         return output
+
+    def keep(self) -> None:
+        """Keep the micro-batch that has just been differentiated; others have no part in the step."""
+        if self.ahead is not None and not self.repeating:
+            self.batches.append(self.ahead)
+            self.ahead = None
 
     def _with_scalar(self, output: Any) -> Any:
         """Reduce losses of single examples, and refuse a scalar where the method needs those."""
         loss = _loss_of(output)
-        self.has_loss = self.has_loss or loss is not None
         is_scalar = isinstance(loss, Tensor) and loss.ndim == 0
         if is_scalar and self.optimizer.needs_per_example and not self.optimizer.saw_examples:
             raise InputError(
@@ -113,7 +118,7 @@ class Passes:
             loss = closure()
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         try:
-            climbs = self.has_loss and (scaler is not None or self.optimizer.climbs)
+            climbs = bool(self.batches) and (scaler is not None or self.optimizer.climbs)
         except DivergedError:
             climbs = False  # the step will say so, or be skipped
         if climbs:
@@ -129,16 +134,16 @@ class Passes:
 
         self._own["optimizer_step"](epoch, batch_idx, optimizer, do_nothing_closure)
         self.batches.clear()
+        self.begun = False
 
     def _repeat(self) -> None:
         """Evaluate and differentiate all micro-batches once more."""
-        strategy = self.trainer.strategy
+        strategy: Any = self.trainer.strategy  # only those of several ranks have block_backward_sync
         for number, micro in enumerate(self.batches, 1):
             waits = number < len(self.batches) and isinstance(strategy, DDPStrategy)
             with strategy.block_backward_sync() if waits else nullcontext(), replaying(micro.before):
                 loss = _loss_of(strategy.training_step(*_copied(micro.args)))
-                if loss is not None:
-                    strategy.backward(loss / self.trainer.accumulate_grad_batches, self.optimizer)
+                strategy.backward(loss / self.trainer.accumulate_grad_batches, self.optimizer)
 
 
 def check(trainer: Trainer, module: LightningModule, optimizer: SharpnessAware) -> None:

@@ -88,6 +88,11 @@ class SharpnessAwareCallback(Callback):
         if self._passes is not None:
             self._passes.begin(batch_idx)
 
+    def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the micro-batch for the second pass."""
+        if self._passes is not None:
+            self._passes.keep()
+
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave the module as it was."""
         self._while_training.close()

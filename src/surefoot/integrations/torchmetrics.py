@@ -29,7 +29,7 @@ Average = Literal["macro", "micro", "none"]
 _SHORT = {"ece", "mce", "ce", "rms", "nll", "kce", "skce", "auroc", "aurc"}
 
 
-class StreamingMetric(Metric):  # type: ignore[misc]  # torchmetrics may be missing where types are checked
+class StreamingMetric(Metric):
     """One of surefoot's metrics over batches and ranks.
 
     Args:
