@@ -3,12 +3,11 @@
 import itertools
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import lightning
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
+from lightning.pytorch.callbacks import GradientAccumulationScheduler, ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.plugins import MixedPrecision
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -16,7 +15,6 @@ from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.integrations._lightning_passes import Passes
 from surefoot.integrations.lightning import SharpnessAwareMixin
 from surefoot.method import parse_method
 from surefoot.optim import build_optimizer
@@ -306,9 +304,7 @@ def test_what_cannot_be_evaluated_twice_is_refused():
             return build_optimizer(parse_method("bsam"), self.net)
 
     with pytest.raises(InputError, match="Expected accumulate_grad_batches=1 for BSAM"):
-        fit(Bayes(), accumulate_grad_batches=2)
-    with pytest.warns(UserWarning, match="Training goes on amid a step: 1 of its micro-batches"):
-        Passes(SimpleNamespace(accumulate_grad_batches=2), Net(), optimizer_of(network())[0]).begin(3)
+        fit(Bayes(), GradientAccumulationScheduler({1: 2}), epochs=2)
 
 
 class Resumable:
@@ -354,6 +350,17 @@ def test_resumed_runs_go_on_bit_for_bit(amid_an_epoch, tmp_path):
     trainer = fit(resumed, loader=loader(), ckpt_path=saved, **options)
     assert trainer.global_step == 8
     assert_same(weights(resumed.net), weights(whole.net))
+
+
+def test_a_checkpoint_amid_a_step_has_lost_its_gradient(tmp_path):
+    class Saving(lightning.Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            if batch_idx == 2:
+                trainer.save_checkpoint(tmp_path / "amid.ckpt")
+
+    fit(Net(), Saving(), accumulate_grad_batches=2, loader=Resumable())
+    with pytest.warns(UserWarning, match="Training goes on amid a step: 1 of its micro-batches are left out"):
+        fit(Net(), accumulate_grad_batches=2, loader=Resumable(), ckpt_path=tmp_path / "amid.ckpt")
 
 
 def test_on_two_ranks(tmp_path):

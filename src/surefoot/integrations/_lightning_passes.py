@@ -50,9 +50,8 @@ class Passes:
     @contextmanager
     def take_over(self) -> Iterator[None]:
         """Come between Lightning and the module's own methods, whoever has defined them."""
-        with _replaced(
-            self.module, {name: wraps(own)(partial(getattr(self, name))) for name, own in self._own.items()}
-        ):
+        methods = {name: wraps(own)(partial(getattr(self, name))) for name, own in self._own.items()}
+        with _replaced(self.module, methods):
             yield
 
     def begin(self, batch_idx: int) -> None:
@@ -65,6 +64,7 @@ class Passes:
                     "checkpoints hold no gradients. Save them after a step.",
                     stacklevel=2,
                 )
+            check(self.trainer, self.module, self.optimizer)  # a callback may have changed the number of micro-batches
             self.batches.clear()
             self.begun = True
             self.optimizer.zero_grad()
@@ -129,7 +129,7 @@ class Passes:
                 finally:
                     self.repeating = False
 
-        def do_nothing_closure() -> Any:
+        def do_nothing_closure() -> Any:  # by this name, Lightning's own, the optimizer knows that there is none
             return loss
 
         self._own["optimizer_step"](epoch, batch_idx, optimizer, do_nothing_closure)
