@@ -15,8 +15,12 @@ INPUTS, LABELS = torch.randn(32, 8, generator=torch.Generator().manual_seed(0)),
 
 
 def network():
+    """A network that is sure of some rows: of those CSAM makes something else than SAM."""
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+    net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+    with torch.no_grad():
+        net[-1].weight.mul_(6)
+    return net
 
 
 def csam(model):
@@ -27,10 +31,10 @@ def loader():
     return DataLoader(TensorDataset(INPUTS, LABELS), batch_size=8)
 
 
-def ours():
+def ours(make=csam):
     """What one epoch should give."""
     model = network()
-    optimizer = csam(model)
+    optimizer = make(model)
     for x, y in loader():
         optimizer.step(lambda x=x, y=y: F.cross_entropy(model(x), y, reduction="none"))
     return weights(model)
@@ -74,6 +78,7 @@ def test_behind_a_double(manual):
         else:
             double.step(closure)
     assert_same(weights(model), ours())
+    assert (double.model, double.rules) == (optimizer.model, optimizer.rules)
     double.zero_grad()
     F.cross_entropy(model(INPUTS), LABELS).backward()
     with pytest.raises(InputError, match="Expected a step that climbs"):
@@ -118,6 +123,11 @@ def without_climbing(module, x, y):
     module.optimizers().zero_grad()
     module.manual_backward(F.cross_entropy(module.net(x), y))
     module.optimizers().step()
+
+
+def test_the_problem_tells_csam_from_sam():
+    sam = ours(lambda model: CSAM(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model, rho=0.1, gamma=0.0))
+    assert not torch.equal(sam[-2], ours()[-2])
 
 
 def test_lightning():

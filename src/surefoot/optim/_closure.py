@@ -11,6 +11,7 @@ micro-batch that was differentiated outside of the closure, say, must not be cle
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -146,6 +147,25 @@ def only_counted(terms: LossTerms, nll: Tensor | None) -> tuple[LossTerms, Tenso
     kept = losses[counted]
     log_py = None if terms.log_py is None else terms.log_py[counted]
     return LossTerms(kept, terms.penalty, log_py), kept if nll is losses else None if nll is None else nll[counted]
+
+
+def refuse_clipping(closure: Closure) -> None:
+    """Refuse Lightning's closure where it clips: it would clip the gradient that is climbed along, too.
+
+    Args:
+        closure: Any closure.
+
+    Raises:
+        InputError: If it is Lightning's, and its trainer clips.
+    """
+    if isinstance(closure, partial) and getattr(closure.func, "__name__", "") == "_wrap_closure":
+        clip = getattr(getattr(closure.args[0], "trainer", None), "gradient_clip_val", None)
+        if clip:
+            raise InputError(
+                f"Expected to clip the gradient that is stepped on, but Lightning's gradient_clip_val={clip} would "
+                "clip the clean one, too. Pass Trainer(callbacks=[SharpnessAwareCallback()]), from "
+                "surefoot.integrations.lightning."
+            )
 
 
 def mark_used(params: Iterable[Tensor]) -> None:

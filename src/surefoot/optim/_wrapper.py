@@ -52,23 +52,23 @@ class Wrapper(Optimizer, metaclass=Making):
             the model's buffers as they were, too.
     """
 
-    needs_per_example = False
-    rules: dict[str, Rule] = {}  # noqa: RUF012 - never changed, only replaced by those that have rules
     replays = False  # whether a second pass draws the random numbers of the first
     accumulates = True  # whether a closure may add to gradients of micro-batches before it: in one pass, it may
     group_options: tuple[str, ...] = ()  # what parameter groups have beside the base's own options
-    facts: StepFacts | None = None
-    model: nn.Module | None = None
+    needs_per_example: bool  # this and the rest are the instance's: Lightning's double asks it for what the class lacks
+    rules: dict[str, Rule]
+    facts: StepFacts | None
+    model: nn.Module | None
 
     def __init__(self, base: Optimizer, *, nonfinite: Nonfinite = "raise") -> None:
         check_base(base, Wrapper)
         check_nonfinite(nonfinite)
-        self.base, self.nonfinite = base, nonfinite
+        self.base, self.nonfinite, self.t = base, nonfinite, 0
+        vars(self).update({"needs_per_example": False, "rules": {}, "facts": None, "model": None} | vars(self))
         # torch's constructor starts empty groups and state and writes them through to the base: put them back.
         groups, state = base.param_groups, base.state
         super().__init__(list(groups), base.defaults)
         base.param_groups, base.state = groups, state
-        self.t = 0
         self._places: list[Tensor] = []  # perturbed weights
         self._networks = Networks()
         self._ongoing = Ongoing()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._closure import Closure
+from surefoot.optim._closure import Closure, refuse_clipping
 from surefoot.optim._distributed import choose_perturbation, passes_for
 from surefoot.optim._passes import TINY, clean_gradient, gradients, holding_statistics, total_norm, with_weights
 from surefoot.optim._step import Step, evaluate_parts, explicit_pass, use_gradients
@@ -118,6 +118,7 @@ class SharpnessAware(Wrapper):
             if closure is None:
                 use_gradients(self, step)
             else:
+                refuse_clipping(closure)
                 evaluate = self._two_passes if self.m is None else partial(evaluate_parts, self, self.m)
                 step.loss = evaluate(step, closure, scaler)
                 step.facts |= {"clean": step.clean_nll, "perturbed": step.perturbed_nll, "climbed": step.climbed}
@@ -244,6 +245,12 @@ class SharpnessAware(Wrapper):
             if step.error is not None and (step.apart is None or self.cadence.by_norm):
                 raise step.error  # else this rank must go on and tell the others
         return step.due and bool(step.climbs)
+
+    @property
+    def saw_examples(self) -> bool:
+        """Whether the loss of the pass that is running has come from :meth:`loss` or :meth:`reduce`."""
+        step = self._ongoing.step
+        return step is not None and bool(step.perturbed_nll if step.perturbed else step.clean_nll)
 
     def perturbed(self, scaler: GradScaler | None = None) -> AbstractContextManager[None]:
         """Surround the second pass of a loop without closure: clean gradients come in, those to step on go out."""
