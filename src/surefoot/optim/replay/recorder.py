@@ -62,6 +62,7 @@ class Recorder:
         self._watched: dict[Tensor, Any] = {}
         self._kinds = list(dict.fromkeys(["cpu", *(each.device.type for each in optimizer.parameters())]))
         self.busy = False  # while passes are repeated
+        self._watch(optimizer.parameters())
         self.forget()
 
     def forget(self) -> None:
@@ -83,6 +84,13 @@ class Recorder:
                 module.register_forward_hook(Hook(self, f"{role}_ends"), with_kwargs=True),
             ]
 
+    def _watch(self, params: Iterable[Tensor]) -> None:
+        """Listen to the gradients of parameters that were not listened to yet, or were frozen until now."""
+        for parameter in params:
+            if parameter.requires_grad and parameter not in self._watched:
+                hook = Hook(self, "gradient_comes")
+                self._watched[parameter] = parameter.register_post_accumulate_grad_hook(hook)
+
     @property
     def is_idle(self) -> bool:
         """Whether a pass is one of a plain loop: not in a closure, not at perturbed weights, not repeated."""
@@ -96,15 +104,12 @@ class Recorder:
         return torch.is_grad_enabled() and self.is_idle and not torch.compiler.is_compiling()
 
     def model_begins(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note what the model is given, and watch parameters that were not watched yet."""
+        """Note what the model is given."""
         self._starting = None
         optimizer = self._optimizer()
         if optimizer is None or not self.listens:
             return
-        for parameter in optimizer.parameters():
-            if parameter.requires_grad and parameter not in self._watched:
-                hook = Hook(self, "gradient_comes")
-                self._watched[parameter] = parameter.register_post_accumulate_grad_hook(hook)
+        self._watch(optimizer.parameters())
         self._others = False
         self._starting = Forward(args, kwargs, self._kinds)
         self._starting.start(model)
@@ -197,6 +202,8 @@ class Recorder:
         for parameter in params:
             if (grad := parameter.grad) is not None:
                 note = self._notes.get(parameter)
+                if note is None and writes:
+                    continue  # other ranks have used the parameter, this one has not
                 if note is None or note.grad is not grad or version(grad) != note.version + writes:
                     return True
         return False

@@ -74,9 +74,10 @@ class Replaying(SharpnessAware):
             claim = self._recorder.claim(args, kwargs)
             if claim is None:
                 raise InputError(
-                    f"Expected an output of {type(self.model).__name__} as the model returned it, but got another "
-                    "tensor: what was done in between could not be repeated. Do it in the model, or in a function "
-                    "replay=lambda output, labels: … that is called through optimizer.loss(output, labels)."
+                    f"Expected an output of the optimizer's {type(self.model).__name__} as it was returned, but got "
+                    "another tensor: what was done in between could not be repeated. Do it in the model, or in a "
+                    "function replay=lambda output, labels: … that optimizer.loss(output, labels) calls. Of DDP or "
+                    "torch.compile, give the optimizer what they return."
                 )
             args, kwargs = self._recorder.doubled(claim, args, kwargs)
             return self._recorder.accept(claim, self._evaluate(args, kwargs))
