@@ -80,8 +80,8 @@ class Recorder:
             handle.remove()
         if module is not None:
             self._handles[role] = [
-                module.register_forward_pre_hook(Hook(self, f"{role}_begins"), prepend=True, with_kwargs=True),
-                module.register_forward_hook(Hook(self, f"{role}_ends"), with_kwargs=True),
+                module.register_forward_pre_hook(Hook(self, f"begin_{role}"), prepend=True, with_kwargs=True),
+                module.register_forward_hook(Hook(self, f"end_{role}"), with_kwargs=True),
             ]
 
     def _watch(self, params: Iterable[Tensor]) -> None:
@@ -103,7 +103,7 @@ class Recorder:
         """Whether what begins now is recorded."""
         return torch.is_grad_enabled() and self.is_idle and not torch.compiler.is_compiling()
 
-    def model_begins(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def begin_model(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note what the model is given."""
         self._starting = None
         optimizer = self._optimizer()
@@ -114,7 +114,7 @@ class Recorder:
         self._starting = Forward(args, kwargs, self._kinds)
         self._starting.start(model)
 
-    def model_ends(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def end_model(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Mark what the model returns."""
         forward, self._starting = self._starting, None
         if forward is not None:
@@ -128,12 +128,12 @@ class Recorder:
         if not forward.is_ours(place, grad) and self.is_idle:
             self._others = True
 
-    def loss_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def begin_loss(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Take up a loss of a recorded pass; other uses of the module are left alone."""
         self._claiming = self.claim(args, kwargs) if self.listens else None
         return None if self._claiming is None else self.doubled(self._claiming, args, kwargs)
 
-    def loss_ends(self, module: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
+    def end_loss(self, module: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
         """Watch the loss, if it is a scalar: of more than one number, what is made is not known."""
         claim, self._claiming = self._claiming, None
         optimizer = self._optimizer()
