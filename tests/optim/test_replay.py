@@ -373,11 +373,6 @@ def differentiated_twice(model, optimizer):
     loss.backward()
 
 
-def never_differentiated(model, optimizer):
-    optimizer.loss(model(X), Y).backward()
-    optimizer.loss(model(X2), Y2)
-
-
 def turned_round(model, optimizer):
     ((optimizer.loss(model(X), Y) - 100).abs() + 100).backward()
 
@@ -419,8 +414,7 @@ REFUSED = {
     parts_of_the_model: ANOTHER,
     nothing_recorded: FROM_ELSEWHERE,
     other_mode: r"Expected weights and modes as in the forward pass with replay, but got others",
-    differentiated_twice: r"Expected one backward\(\) for every loss with replay, but got none or several for one",
-    never_differentiated: r"Expected one backward\(\) for every loss with replay, but got none or several for one",
+    differentiated_twice: r"Expected one backward\(\) for a loss with replay, but got several. Evaluate the batch in",
     turned_round: r"Expected a loss that is scaled or added to with replay, but got one that goes up. Do it",
     terms_of_its_own: FROM_ELSEWHERE,
     input_with_gradient: r"Expected inputs that are data with replay, but got one that requires a gradient",
@@ -456,6 +450,35 @@ def test_a_term_that_comes_later_is_found_before_the_steps_have_doubled():
     advance(penalty, model, optimizer)  # the third step is not rehearsed
     with pytest.raises(InputError, match=REHEARSED):
         advance(penalty, model, optimizer)
+
+
+def test_losses_that_are_not_differentiated_are_left_out():
+    """As of batches that a loop leaves out, before zero_grad() or after it; nothing of them is kept either."""
+    model, optimizer = setup(CSAM)
+    model.eval()
+    with torch.inference_mode():
+        optimizer.loss(model(X2), Y2)
+    skipped = X2.clone()
+    gone = weakref.ref(skipped)
+    loss = optimizer.loss(model(skipped), Y2)
+    optimizer.zero_grad()
+    loss = optimizer.loss(model(skipped), Y2)
+    del skipped
+    model.train()
+    plain(model, optimizer)
+    assert_same(weights(model), trained(by_closure, CSAM, [(X, Y)])[0])
+    del loss
+    gc.collect()
+    assert gone() is None
+
+
+def test_esam_compares_losses_one_by_one_and_asks_for_all_of_them():
+    model, optimizer = setup(ESAM)
+    optimizer.zero_grad()
+    optimizer.loss(model(X), Y).backward()
+    optimizer.loss(model(X2), Y2)
+    with pytest.raises(InputError, match=r"Expected backward\(\) for every loss with replay, but got none for one"):
+        optimizer.step()
 
 
 def test_a_loop_that_never_clears_its_gradients_is_refused():

@@ -61,13 +61,14 @@ class Recorder:
         self._handles: dict[str, list[Any]] = {}
         self._watched: dict[Tensor, Any] = {}
         self._kinds = list(dict.fromkeys(["cpu", *(each.device.type for each in optimizer.parameters())]))
+        self._count = 0  # of losses
         self.busy = False  # while passes are repeated
         self._watch(optimizer.parameters())
         self.forget()
 
     def forget(self) -> None:
         """Let go of everything that was recorded."""
-        self.claims: list[Claim] = []
+        self.claims: list[Claim] = []  # that were differentiated, in the order in which they were evaluated
         self._notes: dict[Tensor, Note] = {}
         self._turn = 0  # how many losses of ours have been differentiated
         self._others = False  # whether a gradient has arrived at an output from elsewhere
@@ -166,7 +167,8 @@ class Recorder:
             return None
         bare = tuple(None if key in outputs else value for key, value in enumerate(args))
         rest = {key: None if key in outputs else value for key, value in kwargs.items()}
-        return Claim(passes[0], Call(bare, rest, self._kinds), outputs)
+        self._count += 1
+        return Claim(self._count, passes[0], Call(bare, rest, self._kinds), outputs)
 
     def doubled(self, claim: Claim, args: Iterable[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
         """Return the arguments of a loss with doubles in the place of outputs, by which its gradient is told apart."""
@@ -178,13 +180,16 @@ class Recorder:
         return tuple(map(double, args)), {key: double(value) for key, value in kwargs.items()}
 
     def accept(self, claim: Claim, loss: Tensor) -> Tensor:
-        """Count a loss among those to repeat; return it."""
-        self.claims.append(claim)
-        loss.register_hook(self._loss_gets)
-        return claim.watch(loss)
+        """Wait for the gradient of a loss; return it."""
+        loss.register_hook(partial(self._loss_gets, claim))
+        return loss
 
-    def _loss_gets(self, grad: Tensor) -> None:
+    def _loss_gets(self, claim: Claim, grad: Tensor) -> None:
+        claim.arrives(grad)
         self._turn += 1
+        if claim not in self.claims:
+            self.claims.append(claim)
+            self.claims.sort(key=lambda each: each.number)
 
     def gradient_comes(self, parameter: Tensor) -> None:
         """Note a gradient as it is now, and whether it came from a loss of ours."""

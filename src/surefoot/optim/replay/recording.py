@@ -128,25 +128,24 @@ class Forward(Call):
 class Claim:
     """A loss of a recorded forward pass.
 
+    Until it is differentiated, nobody but its graph holds it.
+
     Args:
+        number: How many losses there were before.
         forward: The pass.
         call: The loss's own arguments, with None in the place of outputs.
         outputs: Which arguments are outputs, and where in the output they are found.
     """
 
-    def __init__(self, forward: Forward, call: Call, outputs: dict[Key, Place]) -> None:
-        self.forward, self.call, self._outputs = forward, call, outputs
+    def __init__(self, number: int, forward: Forward, call: Call, outputs: dict[Key, Place]) -> None:
+        self.number, self.forward, self.call, self._outputs = number, forward, call, outputs
         self.factors: list[Tensor] = []  # the gradient that arrived, each time that the loss was differentiated
-        self.differentiated: Autocast | None = None
+        self.backward: Autocast | None = None  # as it was then
 
-    def watch(self, loss: Tensor) -> Tensor:
+    def arrives(self, grad: Tensor) -> None:
         """Note the gradient that arrives at the loss, such as 1/k from a loop that divides by k."""
-        loss.register_hook(self._arrives)
-        return loss
-
-    def _arrives(self, grad: Tensor) -> None:
         self.factors.append(grad)
-        self.differentiated = Autocast.now(self.call.kinds)
+        self.backward = Autocast.now(self.call.kinds)
 
     def arguments(self, output: Any) -> tuple[list[Any], dict[str, Any]]:
         """Return the loss's arguments, with another output of the model."""

@@ -16,6 +16,7 @@ from surefoot.optim.replay.recording import Claim, state_of
 from surefoot.optim.sharpness_aware import SharpnessAware
 
 if TYPE_CHECKING:
+    from surefoot.optim._step import Step
     from surefoot.optim.replay.replaying import Replaying
 
 TOLERANCE = 1e-4  # by which a rehearsal may be off, relative to the gradient: a GPU may round otherwise each time
@@ -49,18 +50,19 @@ def check_method(optimizer: Replaying) -> None:
         refuse("whole parameters", "sharded ones", INSTEAD)
 
 
-def check_step(optimizer: Replaying) -> list[Claim]:
+def check_step(optimizer: Replaying, step: Step) -> list[Claim]:
     """Refuse a step whose gradients are not, or not only, those of recorded passes, or whose passes have changed.
 
     Args:
         optimizer: Is about to step, with the clean gradients in place.
+        step: What its method has noted in the clean pass.
 
     Returns:
         The losses to repeat.
     """
     recorder, ddp, model = optimizer._recorder, getattr(optimizer._passes, "ddp", None), optimizer.model
     claims = recorder.claims
-    if not any(claim.factors for claim in claims):
+    if not claims:
         refuse(
             "a loss that the optimizer was given, of a forward pass of its model since the last step",
             "gradients from elsewhere",
@@ -68,7 +70,9 @@ def check_step(optimizer: Replaying) -> list[Claim]:
             "it the model that is called: of DDP or torch.compile, what they return.",
         )
     if any(len(claim.factors) != 1 for claim in claims):
-        refuse("one backward() for every loss", "none or several for one", "Look at others under torch.no_grad().")
+        refuse("one backward() for a loss", "several", INSTEAD)
+    if step.own and len(step.clean_nll) != len(claims):
+        refuse("backward() for every loss", "none for one", "Look at others under torch.no_grad().")
     if any(bool(claim.factors[0] < 0) for claim in claims):
         refuse("a loss that is scaled or added to", "one that goes up", "Do it in the loss: replay=lambda output, …")
     if is_distributed() and ddp is None:

@@ -120,17 +120,16 @@ class Replaying(SharpnessAware):
         return result if terms is None else self.reduce(terms)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients, and forget the passes that they came from; one that waits for backward() is kept."""
+        """Clear the gradients, and forget the passes that they came from."""
         old, recorder = self._ongoing.step, self._recorder
         super().zero_grad(set_to_none)
+        step = self._ongoing.step
         if not recorder.is_idle:
             return
-        waiting = [] if any(claim.factors for claim in recorder.claims) else recorder.claims
+        if step is not None and old is not None and old.before is None and not recorder.claims:
+            # Its loss came first, and waits for backward(): what is known of the loss is known of this step.
+            step.clean_nll, step.own, step.buffers = old.clean_nll, old.own, None
         recorder.forget()
-        recorder.claims = waiting
-        if waiting and old is not None and self._ongoing.step is not None:
-            step = self._ongoing.step
-            step.clean_nll, step.own, step.buffers = old.clean_nll, old.own, old.buffers
 
     def _take_step(self, step: Step, closure: Closure | None, scaler: GradScaler | None) -> None:
         try:
@@ -146,7 +145,7 @@ class Replaying(SharpnessAware):
             raise InputError(f"Expected a closure for {type(self).__name__} with a GradScaler. {INSTEAD}")
         if scaler is None and (not self.climbs or step.facts["grad_norm"] == 0):
             return
-        claims = check_step(self)
+        claims = check_step(self, step)
         self._recorder.forget()  # and let go of the gradients
         if self._repeated & (self._repeated + 1) == 0:  # the first, the second, the fourth …
             self._rehearse(step, claims)
@@ -163,7 +162,7 @@ class Replaying(SharpnessAware):
                 own = [claim for claim in claims if claim.forward is forward]
                 with nullcontext() if forward.shares else self._passes.unshared():
                     losses = self._losses(own)
-                    with own[0].differentiated.restored() if own[0].differentiated else nullcontext():
+                    with own[0].backward.restored() if own[0].backward else nullcontext():
                         torch.autograd.backward(losses, [claim.factors[0] for claim in own])
         finally:
             self._recorder.busy = False
