@@ -11,7 +11,7 @@ from surefoot.optim.vasso import VASSO
 from tests.optim.distributed.launch import find, said_by_all, verify
 from tests.optim.problems import mlp
 
-ON_TWO = list(find(["ddp_checks", "ddp_trouble"]))
+ON_TWO = list(find(["ddp_checks", "ddp_trouble", "replay_checks"]))
 ON_FOUR = [
     "ddp_checks:no_message_in_the_clean_pass",
     "ddp_checks:ranks_stay_alike",

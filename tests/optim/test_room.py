@@ -19,7 +19,7 @@ from surefoot.schema import LossTerms
 from tests.optim.problems import assert_same, batches, losses, mlp, weights
 
 HOME = Path(surefoot.__file__).parent
-FILES = [*sorted((HOME / "optim").glob("*.py")), HOME / "seeding.py"]
+FILES = [*sorted((HOME / "optim").rglob("*.py")), HOME / "seeding.py"]
 # Documented by Python, and frames, which say who called and of what code.
 DOCUMENTED, FRAMES = {"_replace"}, {"f_back", "f_globals", "f_code", "co_filename", "_getframe", "currentframe"}
 

@@ -525,13 +525,3 @@ def test_terms_may_say_what_counts():
     loss = optimizer.step(lambda: LossTerms(w**2, counted=torch.tensor([True, False, True])))
     assert loss.item() == 5.0
     assert w.tolist() == [0.0, 2.0, 0.0]
-
-
-@pytest.mark.parametrize(("name", "what"), [("sam:m=4", "parts of m = 4 examples"), ("amp:steps=3", "3 ascent steps")])
-def test_what_needs_a_closure_is_refused_without_one(name, what):
-    """Both would be left out without a word."""
-    model, optimizer, (x, y) = setup(name)
-    optimizer.zero_grad()
-    optimizer.loss(model(x), y).backward()
-    with pytest.raises(InputError, match=f"Expected a closure .*{what}"), optimizer.perturbed():
-        pass

@@ -21,7 +21,11 @@ class Making(type):
     own_base = False  # whether an optimizer takes parameters and makes its base itself
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
-        """Make the base first if it is given as a class."""
+        """Make the base first if it is given as a class; ``replay=`` is for all that climb, and no option of a run."""
+        if "replay" in options:
+            from surefoot.optim.replay import make  # which builds on what is made here
+
+            return make(cls, options.pop("replay"), args, options)
         kind = options.pop("base_optimizer", None)
         if kind is None and len(args) > 1 and not isinstance(args[1], nn.Module | None):
             kind, args = args[1], (args[0], *args[2:])

@@ -34,7 +34,8 @@ HOW_TO_CLIMB = """Expected a step that climbs, but got step() after one backward
 in the place of both, or put a second pass between them:
     with optimizer.perturbed():
         optimizer.loss(model(inputs), labels).backward()
-    optimizer.step()"""
+    optimizer.step()
+Or make the optimizer with replay=True, which repeats the pass by itself where it can: see docs/plain_loops.md."""
 WHOSE_LOSS = (
     "Expected the loss of {}, which weighs single examples, to come from the optimizer, but got another. "
     "Call optimizer.loss(model(inputs), labels).backward(), or optimizer.reduce(LossTerms(…)).backward()"

@@ -233,6 +233,12 @@ class Wrapper(Optimizer, metaclass=Making):
         loss = loss if terms.penalty is None else loss + terms.penalty
         return nonfinite_gradient(loss) if dist.is_available() and dist.is_initialized() else loss
 
+    @property
+    def saw_examples(self) -> bool:
+        """Whether the loss of the pass that is running has come from :meth:`loss` or :meth:`reduce`."""
+        step = self._ongoing.step
+        return step is not None and bool(step.perturbed_nll if step.perturbed else step.clean_nll)
+
     def loss(self, logits: Tensor, labels: Tensor, *, ignore_index: int = -100) -> Tensor:
         """Return the cross-entropy of a batch, for closures that call ``backward()`` themselves.
 

@@ -246,12 +246,6 @@ class SharpnessAware(Wrapper):
                 raise step.error  # else this rank must go on and tell the others
         return step.due and bool(step.climbs)
 
-    @property
-    def saw_examples(self) -> bool:
-        """Whether the loss of the pass that is running has come from :meth:`loss` or :meth:`reduce`."""
-        step = self._ongoing.step
-        return step is not None and bool(step.perturbed_nll if step.perturbed else step.clean_nll)
-
     def perturbed(self, scaler: GradScaler | None = None) -> AbstractContextManager[None]:
         """Surround the second pass of a loop without closure: clean gradients come in, those to step on go out."""
         return explicit_pass(self, scaler)
