@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import random
 import sys
 from collections import Counter
@@ -302,9 +301,3 @@ def test_a_loop_of_ones_own_is_logged(small_splits: Splits, tmp_path: Path) -> N
         table = list(csv.DictReader(file))
     assert [int(row["step"]) for row in table if row["key"] == "mine"] == list(range(9))
     assert (tmp_path / "reliability.png").stat().st_size > 1000
-
-
-def test_the_log_says_of_what_it_is(logged: Path) -> None:
-    state = json.loads((logged / "log" / "log.json").read_text())
-    assert state["of"][0] == RunFolder(logged).run_id
-    assert {name: found["done"] for name, found in state["logs"].items()} == {"tensorboard": True, "csv": True}
