@@ -93,6 +93,10 @@ class Writer(ABC):
     def close(self, failed: bool) -> None:
         """End the log of a run that is finished, or that failed."""
 
+    def abandon(self) -> None:
+        """Leave a log that cannot be written; a file is closed, a server is not asked again."""
+        return
+
 
 class Csv(Writer):
     """``metrics.csv``: one row per value, with step, epoch, tracker and key."""
@@ -141,6 +145,10 @@ class Csv(Writer):
         """Close the file."""
         if self._file is not None:
             self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file, whatever is left to write."""
+        self.close(failed=True)
 
 
 class TensorBoard(Writer):
@@ -204,6 +212,10 @@ class TensorBoard(Writer):
         """Close the file."""
         if self._out is not None:
             self._out.close()
+
+    def abandon(self) -> None:
+        """Close the file, whatever is left to write."""
+        self.close(failed=True)
 
 
 def _events() -> tuple[Any, Any, Any]:

@@ -16,6 +16,7 @@ import multiprocessing
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -264,6 +265,8 @@ class Log:
                 do()
         except Exception as error:
             self._writers.remove(writer)
+            with suppress(Exception):  # what is wrong is known
+                writer.abandon()
             found = f"{type(error).__name__}: {error}"
             _say(
                 f"Expected to log {self._name} to {writer.name}, but after step {self._step}: {found}. "
