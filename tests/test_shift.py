@@ -62,7 +62,7 @@ def test_what_is_measured_is_not_measured_again(runs: Path, monkeypatch: pytest.
     more = shift(runs / "sgd-1", WANTED, n=30, on_progress=lambda done, total, note: seen.append(note))
     assert more[:3] == first
     assert seen == ["gaussian_noise 1", "gaussian_noise 5", "uniform", ""]
-    monkeypatch.setattr("surefoot.shift.trained", lambda folder: pytest.fail("measured again"))
+    monkeypatch.setattr("surefoot.shift.predictor", lambda folder: pytest.fail("measured again"))
     assert shift(runs / "sgd-1", WANTED, n=30) == more
 
 

@@ -202,6 +202,7 @@ def ray_tune(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     monkeypatch.setenv("RAY_AIR_NEW_OUTPUT", "0")
     ray.init(
+        address="local",  # not one that another test has left running
         num_cpus=1,
         include_dashboard=False,
         object_store_memory=80_000_000,

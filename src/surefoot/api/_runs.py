@@ -7,12 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from surefoot.errors import InputError
 from surefoot.schema import SPLITS, RunSpec, SplitName
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import nn
 
     from surefoot.records import RunFolder
@@ -72,6 +71,8 @@ class Run:
     @cached_property
     def predictions(self) -> Any:
         """One row per example: its split, its label, and a logit per class; :func:`surefoot.audit` reads the rows."""
+        import numpy as np
+
         found = [self.folder.predictions(split) for split in SPLITS]
         logits, labels = (np.concatenate([getattr(each, name) for each in found]) for name in ("logits", "labels"))
         names = found[0].class_names or tuple(map(str, range(logits.shape[1])))

@@ -149,23 +149,22 @@ def only_counted(terms: LossTerms, nll: Tensor | None) -> tuple[LossTerms, Tenso
     return LossTerms(kept, terms.penalty, log_py), kept if nll is losses else None if nll is None else nll[counted]
 
 
-def refuse_clipping(closure: Closure) -> None:
+def refuse_clipping(closure: partial[Any]) -> None:
     """Refuse Lightning's closure where it clips: it would clip the gradient that is climbed along, too.
 
     Args:
-        closure: Any closure.
+        closure: A closure with arguments, of which Lightning's has its module as the first.
 
     Raises:
         InputError: If it is Lightning's, and its trainer clips.
     """
-    if isinstance(closure, partial) and getattr(closure.func, "__name__", "") == "_wrap_closure":
-        clip = getattr(getattr(closure.args[0], "trainer", None), "gradient_clip_val", None)
-        if clip:
-            raise InputError(
-                f"Expected to clip the gradient that is stepped on, but Lightning's gradient_clip_val={clip} would "
-                "clip the clean one, too. Pass Trainer(callbacks=[SharpnessAwareCallback()]), from "
-                "surefoot.integrations.lightning."
-            )
+    trainer = getattr(closure.args[0], "trainer", None) if closure.args else None
+    if clip := getattr(trainer, "gradient_clip_val", None):
+        raise InputError(
+            f"Expected to clip the gradient that is stepped on, but Lightning's gradient_clip_val={clip} would clip "
+            "the clean one, too. Pass Trainer(callbacks=[SharpnessAwareCallback()]), from "
+            "surefoot.integrations.lightning."
+        )
 
 
 def mark_used(params: Iterable[Tensor]) -> None:

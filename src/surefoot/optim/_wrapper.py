@@ -187,6 +187,8 @@ class Wrapper(Optimizer, metaclass=Making):
         if closure is not None and getattr(innermost, "__name__", "") == "do_nothing_closure":
             closure()  # Lightning's, where its user called step() without any: for the hooks that are called behind it
             closure = None
+        if isinstance(closure, partial) and self.replays:
+            closures.refuse_clipping(closure)
         if closure is not None and asked and scaler is None:
             raise InputError(
                 "Expected scaler.step(optimizer) without a closure, whose gradients it would not unscale. "

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from surefoot.errors import InputError
-from surefoot.optim._closure import Closure, refuse_clipping
+from surefoot.optim._closure import Closure
 from surefoot.optim._distributed import choose_perturbation, passes_for
 from surefoot.optim._passes import TINY, clean_gradient, gradients, holding_statistics, total_norm, with_weights
 from surefoot.optim._step import Step, evaluate_parts, explicit_pass, use_gradients
@@ -118,7 +118,6 @@ class SharpnessAware(Wrapper):
             if closure is None:
                 use_gradients(self, step)
             else:
-                refuse_clipping(closure)
                 evaluate = self._two_passes if self.m is None else partial(evaluate_parts, self, self.m)
                 step.loss = evaluate(step, closure, scaler)
                 step.facts |= {"clean": step.clean_nll, "perturbed": step.perturbed_nll, "climbed": step.climbed}
