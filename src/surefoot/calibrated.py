@@ -82,9 +82,14 @@ def collect_logits(model: nn.Module, loader: Iterable[Any]) -> Predictions:
     if not logits:
         raise InputError("Expected pairs of inputs and labels, but the loader gives nothing. Pass held-out rows.")
     found = torch.cat(logits)
-    if bool((found >= 0).all()) and torch.allclose(found.sum(1), torch.ones(len(found), dtype=found.dtype), atol=1e-3):
+    if are_probs(found, atol=1e-3):
         raise InputError("Expected logits, but the model gives probabilities. Take the softmax at its end away.")
     return Predictions(found.numpy(), torch.cat(labels).long().numpy(), "calibration")
+
+
+def are_probs(rows: Tensor, *, atol: float) -> bool:
+    """Return whether rows that should be logits are probabilities: none is negative, and each sums to 1."""
+    return bool((rows >= 0).all()) and torch.allclose(rows.sum(1), torch.ones_like(rows[:, 0]), atol=atol)
 
 
 def _pair(batch: Any) -> tuple[Any, Tensor]:

@@ -12,7 +12,6 @@ import torch
 
 import surefoot
 from surefoot.assembly import assemble, member_seed, splits_of, whole_horizon
-from surefoot.ensembles import build_ensemble
 from surefoot.errors import InputError
 from surefoot.evaluate import evaluate
 from surefoot.records import RunFolder
@@ -21,7 +20,7 @@ from surefoot.registry import TRACKERS
 from surefoot.schema import CHECKPOINT_EVERY, SPLITS, UNTRACKED, Predictions, RunSpec, Splits, Tracking
 from surefoot.seeding import seed_everything
 from surefoot.trackers import build_trackers
-from surefoot.training import fit, predict_together
+from surefoot.training import Trainee, fit, predict_together
 from surefoot.training.listener import RunListener, heard
 from surefoot.training.loop import Progress
 
@@ -103,9 +102,12 @@ def run(
             return folder
         tracking = tracking if fresh or folder.run_id is None else folder.tracking
         with heard(listener, folder):
-            _begin(folder, spec, name, threads, tracking, fresh=fresh)
+            first = assemble(spec, splits_of(spec))  # parts that do not fit together leave the folder as it was
+            if fresh:
+                folder.clear()
+            _begin(folder, spec, name, threads, tracking)
             fitting = {"checkpoint_every": checkpoint_every, "keep_every": keep_every, "on_progress": on_progress}
-            _train(folder, spec, tracking, **fitting, listener=listener)
+            _train(folder, spec, first, tracking, **fitting, listener=listener)
             passes = folder.steps()[-1]["passes"]
             evaluate(folder, passes)
             seconds = {"seconds": round(folder.seconds(), 3), "tracking_seconds": round(folder.tracking_seconds(), 3)}
@@ -113,22 +115,20 @@ def run(
     return folder
 
 
-def _begin(folder: RunFolder, spec: RunSpec, name: str, threads: int, tracking: Tracking, *, fresh: bool) -> None:
-    """Write down what is about to run; a spec whose parts do not fit together leaves the folder as it was."""
+def _begin(folder: RunFolder, spec: RunSpec, name: str, threads: int, tracking: Tracking) -> None:
+    """Write down what is about to run."""
     splits = splits_of(spec)
-    check(spec)
-    if fresh:
-        folder.clear()
     folder.begin(spec, name, _describe(splits), environment(threads, spec.device), tracking)
     if rows := {split: found for split in SPLITS if (found := splits[split].rows) is not None}:
         folder.write_rows(rows)
 
 
-def _train(folder: RunFolder, spec: RunSpec, tracking: Tracking, **fitting: Any) -> None:
+def _train(folder: RunFolder, spec: RunSpec, first: Trainee, tracking: Tracking, **fitting: Any) -> None:
     """Train all networks of the ensemble, one after another, and predict every split."""
-    splits, ensemble = splits_of(spec), build_ensemble(spec.method.ensemble)
+    splits, ensemble, trainee = splits_of(spec), first.ensemble, first
     for member in range(ensemble.trainings):
-        trainee, seed = assemble(spec, splits, ensemble, member), member_seed(spec, member)
+        trainee = assemble(spec, splits, ensemble, member) if member else first
+        seed = member_seed(spec, member)
         seed_everything(seed, "train")
         fit(
             trainee,

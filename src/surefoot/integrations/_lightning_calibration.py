@@ -13,11 +13,12 @@ import torch.distributed as dist
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
-from surefoot.calibrated import CalibratedModel
+from surefoot.calibrated import CalibratedModel, are_probs
 from surefoot.calibrators import Temperature, fit_temperature
 from surefoot.errors import InputError
 from surefoot.integrations._reliability_figure import draw_reliability
 from surefoot.metrics import Interval, bootstrap, from_logits
+from surefoot.report.paper import is_possible
 from surefoot.schema import Predictions
 from surefoot.seeding import replaying, rng_state
 
@@ -72,17 +73,16 @@ class CalibrationCallback(Callback):
         self.calibrator: Temperature | None = None
         self.figure: Figure | None = None
         self._draws, self._read = figure, predictions or _read
-        if figure:
-            _need_matplotlib()
+        if figure and not is_possible():
+            raise InputError(
+                "Expected matplotlib, which draws the diagram, but it is not installed. Run pip install "
+                "'surefoot[figures]', or pass figure=False."
+            )
         self._batches: list[Pair] = []
         self._validated: tuple[int, int] | None = None  # steps made, and the weights' checksum
         self._why_not = "it has not seen a training end"
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the validation before."""
-        self._batches = []
-
-    def on_test_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forget the rows before."""
         self._batches = []
 
@@ -98,17 +98,7 @@ class CalibrationCallback(Callback):
         """Keep a batch's logits and labels."""
         self._take(trainer, pl_module, outputs, batch, dataloader_idx)
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Keep a batch's logits and labels."""
-        self._take(trainer, pl_module, outputs, batch, dataloader_idx)
+    on_test_epoch_start, on_test_batch_end = on_validation_epoch_start, on_validation_batch_end
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure, log and draw."""
@@ -231,8 +221,7 @@ def _check(logits: Any, labels: Any) -> None:
         raise InputError(
             f"Expected logits (n, classes) and labels (n,), but got {got} for labels {tuple(labels.shape)}. {HOW}"
         )
-    rows = logits.detach().float()
-    if bool((rows >= 0).all()) and torch.allclose(rows.sum(1), torch.ones_like(rows[:, 0]), atol=1e-2):
+    if are_probs(logits.detach().float(), atol=1e-2):  # as far as bfloat16 can sum to 1
         raise InputError(f"Expected logits, but got rows that sum to 1: probabilities. {HOW}")
 
 
@@ -242,16 +231,6 @@ def _checksum(model: nn.Module) -> int:
     for value in model.state_dict().values():
         total = zlib.crc32(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), total)
     return total
-
-
-def _need_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401 - whether it can be
-    except ImportError as error:
-        raise InputError(
-            "Expected matplotlib, which draws the diagram, but it is not installed. Run pip install "
-            "'surefoot[figures]', or pass figure=False."
-        ) from error
 
 
 def _send(logger: Any, name: str, figure: Figure, step: int) -> None:

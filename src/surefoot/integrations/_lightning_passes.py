@@ -20,6 +20,7 @@ from torchmetrics import Metric
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.optim import BSAM, Plain, SharpnessAware, Wrapper
+from surefoot.optim.replay.recording import tensors, version
 from surefoot.schema import LossTerms
 from surefoot.seeding import RngState, replaying, rng_state
 
@@ -80,9 +81,9 @@ class Passes:
                 "cannot be evaluated a second time. Take the batch."
             )
         micro = MicroBatch(_copied(args), rng_state())
-        versions = [tensor._version for tensor in _tensors(micro.args)]
+        versions = _versions(micro.args)
         output = self._with_scalar(self._own["training_step"](*args))
-        if versions != [tensor._version for tensor in _tensors(micro.args)]:
+        if versions != _versions(micro.args):
             raise InputError(
                 "Expected training_step to leave its batch as it is, but it has written to one of its tensors: the "
                 "second pass would see another batch. Write x = x + 1 there, not x += 1."
@@ -262,9 +263,5 @@ def _copied(value: Any) -> Any:
     return copy(value) if isinstance(value, Mapping) else value
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _tensors(each)
+def _versions(value: Any) -> list[int]:
+    return [version(tensor) for _, tensor in tensors(value)]

@@ -25,6 +25,7 @@ from typing import Any
 
 from surefoot.config import run_words
 from surefoot.errors import InputError, UnknownNameError
+from surefoot.evaluate import key_of
 from surefoot.imported import did_you_mean
 from surefoot.integrations._servers import Mlflow, Wandb
 from surefoot.integrations._state import LogState, identity
@@ -284,10 +285,9 @@ def _values(record: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _final(record: Mapping[str, Any]) -> str:
+def _final(record: dict[str, Any]) -> str:
     """Name a final measure: ``final/test/ece@temperature``."""
-    behind = f"@{record['calibrator']}" if record["calibrator"] else ""
-    return f"final/{record['split']}/{record['metric']}{behind}"
+    return f"final/{record['split']}/{key_of(record)}"
 
 
 def _say(message: str) -> None:

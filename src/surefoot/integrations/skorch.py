@@ -80,15 +80,8 @@ class SharpnessAwareMixin(Base):  # type: ignore[misc]  # skorch has no types
             loss: Tensor = step["loss"]
             return loss
 
-        def notify(*_: Any) -> None:
-            named = TeeGenerator(self.get_all_learnable_params())
-            self.notify("on_grad_computed", named_parameters=named, batch=batch, training=True)
-
-        handle = optimizer.register_step_pre_hook(notify)
-        try:
+        with notifying(self, optimizer, batch):
             optimizer.step(closure)
-        finally:
-            handle.remove()
         return steps.get_step()
 
     def get_loss(self, y_pred: Any, y_true: Any, *args: Any, training: bool = False, **kwargs: Any) -> Tensor:
@@ -119,6 +112,27 @@ class SharpnessAwareMixin(Base):  # type: ignore[misc]  # skorch has no types
                 setattr(self, f"optimizer__{name}", given[name])
             self._initialize_optimizer(reason=f"Re-initializing optimizer for its {', '.join(changed)}.")
         return done
+
+
+@contextmanager
+def notifying(net: Any, optimizer: Wrapper, batch: Any) -> Iterator[None]:
+    """Call a net's ``on_grad_computed`` once in the steps of the block: for the gradient that is stepped on.
+
+    Args:
+        net: A skorch net.
+        optimizer: Makes the step.
+        batch: What the callbacks are told.
+    """
+
+    def notify(*_: Any) -> None:
+        named = TeeGenerator(net.get_all_learnable_params())
+        net.notify("on_grad_computed", named_parameters=named, batch=batch, training=True)
+
+    handle = optimizer.register_step_pre_hook(notify)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 @contextmanager

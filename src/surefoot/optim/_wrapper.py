@@ -271,7 +271,7 @@ class Wrapper(Optimizer, metaclass=Making):
                     closures.refuse(leftovers)
                 if terms is not None:
                     result = self.reduce(terms)
-                elif self.needs_per_example and not (step.perturbed_nll if step.perturbed else step.clean_nll):
+                elif self.needs_per_example and not self.saw_examples:
                     raise InputError(f"Expected one loss per example, but got a scalar. {closures.WHAT_TO_RETURN}")
                 step.leftovers = {}
                 if terms is not None or not closures.was_differentiated(params, leftovers):

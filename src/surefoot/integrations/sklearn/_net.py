@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 from skorch import NeuralNetClassifier
-from skorch.utils import TeeGenerator
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from surefoot.batches import batches, count_batches
 from surefoot.errors import InputError
+from surefoot.integrations.skorch import notifying
 from surefoot.losses import Batch, CrossEntropy, Loss, Scene
 from surefoot.moment import Horizon
 from surefoot.optim import Parts, build_optimizer
@@ -131,15 +131,8 @@ class TrainingNet(NeuralNetClassifier):  # type: ignore[misc]  # skorch has no t
                 clean.append(outputs.detach())  # the first look at these examples is at the weights before the step
             return terms if self.plan.weights is None else _weighed(terms, weights.to(self.device)[part], loss)
 
-        def notify(*_: Any) -> None:
-            named = TeeGenerator(self.get_all_learnable_params())
-            self.notify("on_grad_computed", named_parameters=named, batch=batch, training=True)
-
-        handle = optimizer.register_step_pre_hook(notify)
-        try:
+        with notifying(self, optimizer, batch):
             value = optimizer.step(Parts(losses, n=len(labels)))
-        finally:
-            handle.remove()
         loss.observe(drawn, torch.cat(clean))
         self.schedule_.step()
         self.step_ += 1

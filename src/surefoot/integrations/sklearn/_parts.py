@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from surefoot.calibrated import are_probs
 from surefoot.errors import OptionError
 from surefoot.imported import did_you_mean
 from surefoot.integrations.sklearn._errors import ValueInputError
@@ -22,7 +23,7 @@ from surefoot.training import predict
 def check_logits(model: nn.Module, inputs: Tensor) -> None:
     """Refuse a network that ends in a softmax, as networks for skorch do."""
     found = predict(model, Split(inputs, torch.zeros(len(inputs), dtype=torch.long)))
-    if bool((found >= 0).all()) and torch.allclose(found.sum(1), torch.ones(len(found)), atol=1e-4):
+    if are_probs(found, atol=1e-4):
         raise ValueInputError("Expected logits, but the module gives probabilities. Take the softmax at its end away.")
 
 
