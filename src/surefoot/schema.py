@@ -29,6 +29,7 @@ LABELS_ARE = (
     "labels_are"  # the array in a file of predictions that says what its labels mean, whatever classes are called
 )
 CHECKPOINT_EVERY = 5.0  # seconds
+Form = Literal["multiclass", "multilabel", "choices", "confidence"]  # see Predictions
 OptionValue = bool | int | float | str | None
 
 
@@ -96,13 +97,28 @@ class Splits:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Logits and labels of one split, what the classes are called, and which split a calibrator was fitted on."""
+    """Logits and labels of one split: what metrics, calibrators and audits are about.
+
+    Attributes:
+        logits: Shape ``(n, classes)``. What the softmax, or of ``multilabel`` the sigmoid, makes probabilities of.
+        labels: Shape ``(n,)``, class numbers; of ``multilabel`` ``(n, classes)``, 1 where a label is true and else 0.
+        split: Of which split the rows are.
+        fitted_on: Which split a calibrator was fitted on, where one has been at work.
+        class_names: One per class; empty where they have none.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
+        form: ``multiclass``: one true class among the same classes in every row. ``multilabel``: each class is true or
+            not by itself. ``choices``: the columns mean something else in every row, such as the answers to a question;
+            where a row has fewer, its last logits are −∞. ``confidence``: two classes, wrong and right, of whatever was
+            predicted: the second column is the logit of the confidence, the first is 0.
+    """
 
     logits: np.ndarray[Any, Any]
     labels: np.ndarray[Any, Any]
     split: SplitName
     fitted_on: SplitName | None = None
     class_names: tuple[str, ...] = ()
+    weights: np.ndarray[Any, Any] | None = None
+    form: Form = "multiclass"
 
     def __post_init__(self) -> None:
         """Refuse shapes that do not fit, and predictions calibrated on the very split they are for."""
@@ -111,11 +127,22 @@ class Predictions:
                 f"Expected a calibrator fitted on another split, but it was fitted on {self.split!r}, the one to "
                 "be scored. Fit it on the calibration split."
             )
-        if self.logits.ndim != 2 or self.labels.shape != self.logits.shape[:1]:
+        wanted = self.logits.shape if self.form == "multilabel" else self.logits.shape[:1]
+        if self.logits.ndim != 2 or self.labels.shape != wanted:
+            labels = "(n, classes)" if self.form == "multilabel" else "(n,)"
             raise InputError(
-                f"Expected logits (n, classes) and labels (n,), but got {self.logits.shape} and {self.labels.shape}. "
-                "Pass one row of logits per label."
+                f"Expected logits (n, classes) and labels {labels}, but got {self.logits.shape} and "
+                f"{self.labels.shape}. Pass one row of logits per label."
             )
+        if self.weights is not None and self.weights.shape != self.logits.shape[:1]:
+            raise InputError(
+                f"Expected one weight per row, but got {self.weights.shape} for {len(self.logits)} rows. Pass (n,)."
+            )
+
+    def rows(self, chosen: Any) -> Predictions:
+        """Return some of the rows: a slice, a mask or row numbers."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return dataclasses.replace(self, logits=self.logits[chosen], labels=self.labels[chosen], weights=weights)
 
 
 class LossTerms(NamedTuple):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from surefoot.auditing._labels import Array
@@ -11,7 +9,6 @@ from surefoot.auditing._names import Kind
 from surefoot.auditing._source import SUM_TOLERANCE, rounding
 from surefoot.errors import InputError
 
-Said = Literal["logits", "probs", "percent"]
 _MANY = 20  # rows; what fewer have in common may be chance
 _HIGH = 20.0  # as a logit that is a certainty of 1 − 2e-9, and few are so sure everywhere
 MULTI_LABEL = (

@@ -12,6 +12,7 @@ from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels
 from surefoot.auditing._names import Kind, Split
 from surefoot.auditing._rows import Gaps, StrangeLabels
 from surefoot.errors import InputError
+from surefoot.schema import Form
 
 VALUES_AT_ONCE = 1 << 18  # rows × classes per chunk: a few megabytes, whatever the file's size
 SUM_TOLERANCE = 1e-3  # a softmax in half precision is off by almost this much
@@ -26,17 +27,23 @@ class Raw:
     labels: Array
     groups: Mapping[str, Array] = field(default_factory=dict)
     share: float | None = None
+    weights: Array | None = None
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive rows: scores (n, classes), labels (n,) and one array per group column."""
+    """Consecutive rows: scores (n, classes), labels (n,) and one array per group column.
+
+    Of ``multilabel`` sources labels are (n, classes).
+    """
 
     scores: Array
     labels: Array
     groups: Mapping[str, Array] = field(default_factory=dict)
     share: float | None = None
     """How much of the file has been read after this chunk, in [0, 1]."""
+    weights: Array | None = None
+    """How much each row counts; None where all count alike."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,8 @@ class Source:
         percent: Whether the scores are probabilities in percent.
         settled: Whether somebody said what the labels mean: the user, or the file.
         notes: What a reader of the results must know about the file.
+        form: What rows and columns are; see :class:`~surefoot.schema.Predictions`.
+        weights: The array or column that says how much a row counts; None where all count alike.
     """
 
     model: str
@@ -72,6 +81,8 @@ class Source:
     percent: bool = False
     settled: bool = False
     notes: tuple[str, ...] = ()
+    form: Form = "multiclass"
+    weights: str | None = None
 
     @property
     def name(self) -> str:
@@ -89,7 +100,7 @@ class Source:
                 numbers, off = as_numbers(labels, self.meaning or "from-0", scores.shape[1], self.class_names)
                 if off.any():
                     self.refuse_labels(scores.shape[1])
-                yield Chunk(scores, numbers, raw.groups, raw.share)
+                yield Chunk(scores, numbers, raw.groups, raw.share, raw.weights)
 
     def first(self) -> Raw | None:
         """Read the first rows only, as they stand in the file."""

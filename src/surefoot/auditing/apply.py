@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import torch
 
-from surefoot.auditing._kind import Said
-from surefoot.auditing._labels import Array, Meaning
+from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._others import Others, others_of
 from surefoot.auditing._positive import choose_positive
@@ -20,6 +19,7 @@ from surefoot.auditing._readers import TABLES, read_table, table_suffix
 from surefoot.auditing._reading import OnRows, Reading, read, walk
 from surefoot.auditing._scores import FittedTo, Scores, find_scores, has_labels
 from surefoot.auditing._source import Source
+from surefoot.auditing._told import Told
 from surefoot.auditing._writers import Layout, check_format, open_sink
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.calibrate import Origin
@@ -64,12 +64,9 @@ def apply(
     path: Path | str,
     out: Path | str,
     *,
-    kind: Said | None = None,
-    labels: str | None = None,
-    scores: Sequence[str] = (),
-    labels_are: Meaning | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
+    **told: Unpack[Told],
 ) -> Applied:
     """Repair another file with a saved calibrator, row by row, and score it where it has labels.
 
@@ -77,12 +74,9 @@ def apply(
         calibrator: A ``.json`` or ``.safetensors`` file.
         path: The file to repair; of a file with a calibration and a test set, the test set.
         out: The file to write; its ending says the format. What else the file has, such as ids, is kept.
-        kind: Logits, probabilities or percent, where names and values do not tell.
-        labels: The labels' file, array or column, where names do not tell.
-        scores: The scores' array or columns, where names do not tell.
-        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Which one, where the file holds several.
         on_rows: Called while reading.
+        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
         ECE and NLL before and after, where there are labels.
@@ -94,12 +88,13 @@ def apply(
     fitted, about = load(calibrator), load_about(calibrator)
     path, out, where = Path(path).expanduser(), Path(out), Path(path).name
     check_format(out)
-    check_output(out, [*files_of(path, labels), calibrator])
+    check_output(out, [*files_of(path, told.get("labels")), calibrator])
     to = FittedTo.of(about.get("fitted_to"))
-    told = {"kind": kind, "labels": labels, "scores": tuple(scores), "labels_are": labels_are}
     source = _labelled(path, model, told)
     if source is None:
-        return _apply_unlabelled(fitted, find_scores(path, to, kind, model, tuple(scores)), to, path, out)
+        return _apply_unlabelled(
+            fitted, find_scores(path, to, told.get("kind"), model, tuple(told.get("scores", ()))), to, path, out
+        )
     _check_classes(source.class_names, to, where)
     reading = read(source, n_bins=15, where=where, sampled_values=0, on_rows=on_rows)
     rows = about.get("fitted_rows")
@@ -112,9 +107,9 @@ def apply(
     return _apply_labelled(fitted, source, reading, path, out, on_rows)
 
 
-def _labelled(path: Path, model: str | None, told: dict[str, Any]) -> Source | None:
+def _labelled(path: Path, model: str | None, told: Told) -> Source | None:
     """Open a file that has labels; None for one that has not."""
-    if path.is_file() and told["labels"] is None:
+    if path.is_file() and told.get("labels") is None:
         if path.suffix == ".npy":
             try:
                 return choose_one(open_predictions(path, **told), model, path.name)[0]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
-from surefoot.auditing._kind import Said
-from surefoot.auditing._labels import Meaning
 from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measure, wanted
 from surefoot.auditing._names import Split
 from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing._repair import repair
 from surefoot.auditing._source import Source
+from surefoot.auditing._told import Told
 from surefoot.auditing._two_classes import TwoClasses, slice_risk, two_classes
 from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import Audit, SliceVerdict
@@ -27,17 +26,13 @@ _WANTED: tuple[Split, ...] = ("test", "", "calibration", "train")  # the first t
 def audit(
     source: Any,
     *,
-    kind: Said | None = None,
-    labels: str | None = None,
-    groups: Sequence[str] = (),
-    scores: Sequence[str] = (),
-    labels_are: Meaning | None = None,
     model: str | None = None,
     positive: str | None = None,
     n_bins: int = 15,
     level: float = 0.95,
     metrics: str | Sequence[str] | None = None,
     on_rows: OnRows | None = None,
+    **told: Unpack[Told],
 ) -> list[Audit]:
     """Audit a file of predictions, reading it in pieces, or predictions in memory.
 
@@ -46,22 +41,18 @@ def audit(
 
     Args:
         source: The file, or what is in memory; see :func:`~surefoot.auditing.files.open_predictions`.
-        kind: Logits, probabilities or percent, where names and values do not tell.
-        labels: The labels' file, array or column, where names do not tell.
-        groups: Arrays or columns that divide the rows into slices.
-        scores: The scores' array or columns, where names do not tell.
-        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Audit this one only, of several in the file.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
         level: Of the intervals.
         metrics: What to show beside the verdict, such as ``"ece,nll,brier"``; else the usual measures.
         on_rows: Called while reading, with the rows read and their share of the file.
+        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
         One audit per model in the file.
     """
-    sources = open_predictions(source, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are)
+    sources = open_predictions(source, **told)
     name = name_of(source)
     found = choose(sources, model, name)
     return [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics)[0] for pair in found]

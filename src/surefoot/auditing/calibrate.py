@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from surefoot.auditing._kind import Said
-from surefoot.auditing._labels import Meaning
 from surefoot.auditing._reading import OnRows, Reading, read
+from surefoot.auditing._told import Told
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import plain
@@ -119,26 +117,20 @@ def calibrate(
     source: Any,
     *,
     method: str | None = None,
-    kind: Said | None = None,
-    labels: str | None = None,
-    scores: Sequence[str] = (),
-    labels_are: Meaning | None = None,
     model: str | None = None,
     n_folds: int = 5,
     on_rows: OnRows | None = None,
+    **told: Unpack[Told],
 ) -> Fitted:
     """Compare calibrators by cross-validation and fit the one to use.
 
     Args:
         source: The file, or predictions in memory. Of a calibration and a test set, the calibration set is used.
         method: Fit this one, whatever the others do.
-        kind: Logits, probabilities or percent, where names and values do not tell.
-        labels: The labels' file, array or column, where names do not tell.
-        scores: The scores' array or columns, where names do not tell.
-        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Which one, where the file holds several.
         n_folds: Into how many parts the rows are divided to compare.
         on_rows: Called while reading.
+        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
         The comparison and the calibrator.
@@ -150,7 +142,7 @@ def calibrate(
     if method not in (None, NONE):
         CALIBRATORS.parse(method)  # raises where there is none, before the file is read
     where = name_of(source)
-    found = open_predictions(source, kind=kind, labels=labels, scores=scores, labels_are=labels_are)
+    found = open_predictions(source, **told)
     audited, held_out = choose_one(found, model, where)
     rows = held_out or audited
     if rows.split == "test":

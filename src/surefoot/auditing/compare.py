@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
-from surefoot.auditing._kind import Said
-from surefoot.auditing._labels import Meaning
 from surefoot.auditing._reading import ALWAYS, MOST_RANKED, OnRows, Reading
+from surefoot.auditing._told import Told
 from surefoot.auditing.audit import audit_source, choose_one
 from surefoot.auditing.better import PairedRows, better_calibrated, scaled
 from surefoot.auditing.files import is_path, name_of, open_predictions
@@ -23,34 +22,26 @@ def compare_audits(
     source_a: Any,
     source_b: Any,
     *,
-    kind: Said | None = None,
-    labels: str | None = None,
-    groups: tuple[str, ...] = (),
-    scores: tuple[str, ...] = (),
-    labels_are: Meaning | None = None,
     model: str | None = None,
     positive: str | None = None,
     n_bins: int = 15,
     level: float = 0.95,
     metrics: str | Sequence[str] | None = None,
     on_rows: OnRows | None = None,
+    **told: Unpack[Told],
 ) -> AuditComparison:
     """Audit two files, or predictions in memory, and compare them, example by example.
 
     Args:
         source_a: One of them.
         source_b: The other.
-        kind: Logits, probabilities or percent, where names and values do not tell.
-        labels: The labels' file, array or column, where names do not tell.
-        groups: Arrays or columns that divide the rows into slices.
-        scores: The scores' array or columns, where names do not tell.
-        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``, where labels could be two things.
         model: Which one, where a file holds several.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
         level: Of the intervals.
         metrics: What to show of both; else the usual measures.
         on_rows: Called while reading.
+        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
         Both audits, the differences A − B in accuracy, confidence gap, ECE, NLL and Brier score, and which one is
@@ -63,10 +54,7 @@ def compare_audits(
     both = (source_a, source_b)
     names = told_apart(both) if all(map(is_path, both)) else [name_of(each) for each in both]
     for source, name in zip(both, names, strict=True):
-        sources = open_predictions(
-            source, kind=kind, labels=labels, groups=groups, scores=scores, labels_are=labels_are
-        )
-        chosen = choose_one(sources, model, name)
+        chosen = choose_one(open_predictions(source, **told), model, name)
         read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics))
     (audit_a, a), (audit_b, b) = read
     _check_same_examples(audit_a, a, audit_b, b)

@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
-from surefoot.auditing._kind import Said, tell_kind
+from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
 from surefoot.auditing._readers import TABLES, read_table, table_suffix
 from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._tables import open_table
+from surefoot.auditing._told import Said, Told
 from surefoot.errors import InputError
 
 SUFFIXES = (".npz", ".npy", *TABLES)
 
 
-def open_predictions(
-    source: Any,
-    *,
-    kind: Said | None = None,
-    labels: str | None = None,
-    groups: Sequence[str] = (),
-    scores: Sequence[str] = (),
-    labels_are: Meaning | None = None,
-) -> list[Source]:
+def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     """List the predictions in a file or in memory, without reading more than need be.
 
     Args:
         source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl`` or ``.parquet`` file; or a
             DataFrame, arrays by name, or :class:`~surefoot.schema.Predictions`.
-        kind: What the scores are, where names and values do not tell or tell wrongly.
-        labels: The labels' array or column, for ``.npy`` their file, where names do not tell.
-        groups: Arrays or columns that divide the rows into slices.
-        scores: The scores' array or columns, where names do not tell.
-        labels_are: What the labels mean, where that could be two things: class numbers ``from-0`` or ``from-1``, or
-            ``names``. It also says that the file is right as it is, however unlikely its labels are.
+        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
         One source per model or split in the file, each of a known kind.
@@ -48,13 +35,14 @@ def open_predictions(
     Raises:
         InputError: If the file is missing, cannot be read or does not tell what it holds.
     """
-    groups, scores = tuple(groups), tuple(scores)
+    where = told.get("labels")
+    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
     found = (
-        _open_file(Path(source), groups, labels, scores)
+        _open_file(Path(source), groups, where, scores)
         if is_path(source)
-        else _open_held(hold(source), groups, labels, scores)
+        else _open_held(hold(source), groups, where, scores)
     )
-    return [_settled(each, kind, labels_are) for each in found]
+    return [_settled(each, told.get("kind"), told.get("labels_are")) for each in found]
 
 
 def is_path(source: Any) -> bool:

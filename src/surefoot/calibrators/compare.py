@@ -103,7 +103,7 @@ def _out_of_fold(name: str, predictions: Predictions, folds: list[np.ndarray[Any
     probs = np.empty(predictions.logits.shape)
     for fold in folds:
         rest = np.delete(np.arange(len(probs)), fold)
-        fitted = fit(name, Predictions(predictions.logits[rest], predictions.labels[rest], predictions.split))
+        fitted = fit(name, predictions.rows(rest))
         probs[fold] = fitted.probs(predictions.logits[fold])
     return probs, fitted.n_parameters
 

@@ -1,0 +1,35 @@
+"""What a user may say about predictions, declared once for all that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+
+from surefoot.auditing._labels import Meaning
+from surefoot.schema import Form
+
+Said = Literal["logits", "probs", "percent"]
+
+
+class Told(TypedDict, total=False):
+    """What names and values do not tell, or tell wrongly.
+
+    Attributes:
+        kind: What the scores are.
+        labels: The labels' array or column, for files without names their file.
+        scores: The scores' array or columns.
+        labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``. It also says that the file is right as it is,
+            however unlikely its labels are.
+        groups: Arrays or columns that divide the rows into slices.
+        weights: The array or column that says how much a row counts.
+        form: One true class per row, several labels, choices of their own in every row, or a confidence and whether it
+            was right.
+    """
+
+    kind: Said | None
+    labels: str | None
+    scores: Sequence[str]
+    labels_are: Meaning | None
+    groups: Sequence[str]
+    weights: str | None
+    form: Form | None
