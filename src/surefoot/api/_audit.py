@@ -11,7 +11,7 @@ from surefoot.api._text import as_text
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
-    from surefoot.auditing import Audit, AuditComparison
+    from surefoot.auditing import Audit, AuditComparison, Ranking
     from surefoot.metrics.interval import Interval
     from surefoot.metrics.verdict import CalibrationVerdict
 
@@ -32,12 +32,14 @@ class AuditReport:
     """What an audit found; printed, it is what ``surefoot audit`` prints.
 
     Attributes:
-        audits: One per model, or the two that are compared.
-        comparison: Which of two is better calibrated; None where one was audited.
+        audits: One per model, in the order in which they were given.
+        comparison: Of two models of the same examples, which is better; else None.
+        ranking: Of more than two, which is best and which cannot be told apart; else None.
     """
 
     audits: tuple[Audit, ...]
     comparison: AuditComparison | None = None
+    ranking: Ranking | None = None
 
     @property
     def audit(self) -> Audit:
@@ -59,19 +61,20 @@ class AuditReport:
 
     def sentence(self) -> str:
         """Say in one line what a person can act on."""
-        return self.audit.sentence() if self.comparison is None else self.comparison.sentence()
+        return (self.ranking or self.comparison or self.audit).sentence()
 
     def to_json(self) -> dict[str, Any]:
         """Write everything for machines: fractions, not percent."""
         comparison = None if self.comparison is None else self.comparison.to_json()
-        return {"audits": [each.to_json() for each in self.audits], "comparison": comparison}
+        ranking = None if self.ranking is None else self.ranking.to_json()
+        return {"audits": [each.to_json() for each in self.audits], "comparison": comparison, "ranking": ranking}
 
     def parts(self) -> Iterator[Any]:
         """Lay everything out for a terminal: tables and texts that rich prints."""
         from surefoot.report.audit_tables import audit_text
 
         found = self.to_json()
-        yield from audit_text(found["audits"], found["comparison"])
+        yield from audit_text(found["audits"], found["comparison"], found["ranking"])
 
     def write_page(
         self, path: Path | str, *, command: str | None = None, repairs: Sequence[tuple[str, str]] = ()
@@ -94,6 +97,7 @@ class AuditReport:
             found["audits"],
             path,
             comparison=found["comparison"],
+            ranking=found["ranking"],
             command=command,
             repair_commands=commands,
             repair_notes=notes,
@@ -106,8 +110,7 @@ class AuditReport:
 
 def audit(
     source: Any = None,
-    other: Any = None,
-    *,
+    *others: Any,
     logits: Annotated[bool | Any, LOGITS] = False,
     probs: Annotated[bool | Any, PROBS] = False,
     percent: Annotated[bool, PERCENT] = False,
@@ -127,13 +130,14 @@ def audit(
         str | Sequence[str] | None, "What to show: ece,nll,brier; ece:n_bins=30; your own as module:function."
     ] = None,
     class_names: Sequence[str] = (),
+    names: Sequence[str] = (),
     on_rows: Callable[[int, float | None], None] | None = None,
 ) -> AuditReport:
     """Return whether predictions can be trusted, with error bars, and what would repair them.
 
     Args:
         source: The path of a file, a DataFrame, or arrays by name; or left out, with ``probs`` or ``logits`` as arrays.
-        other: A second one with predictions for the same examples, to compare with.
+        *others: More with predictions for the same examples: two are compared, more are ranked.
         logits: Logits, one row per example; or True: the scores in the source are logits.
         probs: Likewise probabilities.
         percent: The scores are probabilities in percent.
@@ -147,6 +151,7 @@ def audit(
         level: Level of the intervals.
         metrics: What to show beside the verdict; else the usual measures.
         class_names: One per class, beside ``probs`` or ``logits``.
+        names: What to call several sources; else as their files.
         on_rows: Called while reading, with the rows read and their share of all.
 
     Returns:
@@ -161,16 +166,13 @@ def audit(
         >>> report.verdict.accuracy.estimate, round(report.verdict.gap.estimate, 4)
         (0.5, 0.35)
     """
-    from surefoot.auditing import audit as audit_models
-    from surefoot.auditing import compare_audits
+    from surefoot.auditing import audit_several
 
     source, told = read_source(source, logits, probs, percent, scores, labels, labels_are, group, class_names)
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
     options |= {"n_bins": bins, "level": level, "metrics": metrics, "on_rows": on_rows}
-    if other is None:
-        return AuditReport(tuple(audit_models(source, **options)))
-    both = compare_audits(source, in_memory(other), **options)
-    return AuditReport((both.a, both.b), both)
+    found = audit_several(source, *map(in_memory, others), names=names, **options)
+    return AuditReport(found.audits, found.comparison, found.ranking)
 
 
 def read_source(

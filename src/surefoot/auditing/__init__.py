@@ -7,15 +7,20 @@ from surefoot.auditing.audit import audit
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.files import files_of, open_predictions
+from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
+from surefoot.auditing.several import Several, audit_several
 
 __all__ = [
     "Applied",
     "Audit",
     "AuditComparison",
     "Fitted",
+    "Ranking",
+    "Several",
     "apply",
     "audit",
+    "audit_several",
     "calibrate",
     "check_meaning",
     "compare_audits",

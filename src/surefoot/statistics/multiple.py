@@ -71,8 +71,8 @@ def bonferroni(level: float, m: int) -> float:
 def step_down(m: int, decides: Callable[[int, float], bool], level: float) -> frozenset[int]:
     """Decide m comparisons by Holm's rule where there are intervals and no p-values.
 
-    All are looked at with Bonferroni's level; where some are decided, the others with that of as many as are left, until
-    nothing more is decided.
+    All are looked at with Bonferroni's level; where some are decided, the others with that of as many as are left,
+    until nothing more is decided.
 
     Args:
         m: How many comparisons there are.
