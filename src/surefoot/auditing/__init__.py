@@ -1,7 +1,7 @@
 """For the reviewer with predictions: can they be trusted, and how can they be repaired?"""
 
 from surefoot.auditing._labels import check_meaning
-from surefoot.auditing._memory import hold
+from surefoot.auditing._memory import hold, with_columns
 from surefoot.auditing.apply import Applied, apply
 from surefoot.auditing.audit import audit
 from surefoot.auditing.calibrate import Fitted, calibrate
@@ -27,4 +27,5 @@ __all__ = [
     "files_of",
     "hold",
     "open_predictions",
+    "with_columns",
 ]

@@ -83,6 +83,11 @@ def write_audit_page(
         cards=cards,
         views=[("", "as shown")],
         slices=[table for model in models for table in _slice_tables(model)],
+        slices_said=[
+            (model["label"] if len(models) > 1 else "", model["audit"]["slices_sentence"])
+            for model in models
+            if model["audit"]["slices"]
+        ],
         advice=[_advice(audit) for audit in audits],
         repair_commands=list(repair_commands),
         repair_notes=list(repair_notes) or [""] * len(audits),
@@ -230,15 +235,14 @@ def _slice_words(each: Json) -> tuple[str, str]:
 
 
 def _slice_row(each: Json) -> tuple[str, ...]:
-    verdict = each["verdict"]
-    gap = verdict["gap"]
+    verdict, gap = each["verdict"], each["gap"]
     return (
         each["value"],
         show_count(verdict["n"]),
         f"{100 * verdict['accuracy']['estimate']:.1f}",
         f"{signed(100 * gap['estimate'], 1)} ({show_interval(GAP, gap)})",
         f"{100 * verdict['ece']['estimate']:.1f}",
-        verdict["finding"],
+        each["finding"],
     )
 
 

@@ -162,6 +162,8 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield Text(f"Worst classes by the ECE of their probability: {words}.")
     if audit["slices"]:
         yield _slices(audit)
+        said = audit["slices_sentence"]
+        yield Text(f"Slices: {said}. Intervals hold for all of them at once.")
     for note in (*_without(audit), *audit["notes"]):
         yield Text(f"Note: {note}")
     if two:
@@ -193,9 +195,9 @@ def _slices(audit: Json) -> Table:
             f"{each['column']} = {each['value']}",
             show_count(verdict["n"]),
             show(accuracy, verdict["accuracy"]["estimate"]),
-            f"{show(GAP, verdict['gap']['estimate'])} ({show_interval(GAP, verdict['gap'])})",
+            f"{show(GAP, each['gap']['estimate'])} ({show_interval(GAP, each['gap'])})",
             show(ece, verdict["ece"]["estimate"]),
-            verdict["finding"],
+            each["finding"],
         )
     return _cut(table, audit)
 

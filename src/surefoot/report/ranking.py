@@ -78,7 +78,7 @@ def percent_of(level: float) -> str:
 def pair_rows(ranking: Json) -> list[tuple[str, ...]]:
     """Write a row per pair, the clearest difference first."""
     names = ranking["names"]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for pair in sorted(ranking["pairs"], key=lambda pair: pair["p_value"]):
         better, nll = pair["better_calibrated"], pair["differences"]["nll"]
         gap = show_gap(NLL, nll).rstrip(" ●")

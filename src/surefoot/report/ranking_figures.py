@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from surefoot.report.audit_figures import short_names
 from surefoot.report.figures import AXIS, PERCENT, Figure, layout
 from surefoot.report.marks import mark_of
 from surefoot.report.measures import Measure
@@ -13,7 +13,6 @@ from surefoot.report.ranking import ACCURACY, ECE, NLL, beside, matrix, percent_
 from surefoot.report.risk import of_two
 
 Json = Mapping[str, Any]
-_MOST = 22  # letters of a name beside a figure
 
 
 def ranking_context(audits: Sequence[Json], ranking: Json) -> dict[str, Any]:
@@ -70,8 +69,8 @@ def dot_figure(measure: Measure, values: Sequence[Json], ranking: Json) -> Figur
     Returns:
         The figure.
     """
-    names = _names([ranking["names"][place] for place in ranking["order"]])
-    shown = [(name, place) for name, place in zip(names, ranking["order"], strict=True)]
+    names = short_names([ranking["names"][place] for place in ranking["order"]], most=22)
+    shown = list(zip(names, ranking["order"], strict=True))
     data = [
         _dot(measure, name, values[place], place)
         for name, place in reversed(shown)
@@ -120,12 +119,5 @@ def _dot(measure: Measure, name: str, value: Json, place: int) -> Figure:
         "y": [name],
         "error_x": {"type": "data", "symmetric": False, **reach, "color": mark.color, "thickness": 2, "width": 5},
         "marker": {"color": mark.color, "size": 10, "symbol": mark.symbol},
-        "hovertemplate": f"{name}: %{{x:{form}}}{ends}<extra></extra>",
+        "hovertemplate": f"%{{y}}: %{{x:{form}}}{ends}<extra></extra>",
     }
-
-
-def _names(names: Sequence[str]) -> list[str]:
-    """Shorten names from a file, escape what would be markup, and keep them different."""
-    short = [name if len(name) <= _MOST else f"{name[: _MOST - 1]}…" for name in names]
-    told = [f"{each[: _MOST - 5]}… {number}" if short.count(each) > 1 else each for number, each in enumerate(short, 1)]
-    return [html.escape(each).replace("%{", "%&#123;") for each in told]
