@@ -13,6 +13,7 @@ from typing import IO
 import numpy as np
 
 from surefoot.auditing._cells import texts
+from surefoot.auditing._groups import group_columns
 from surefoot.auditing._labels import Array, check_meaning
 from surefoot.auditing._names import Pick, is_weight, notes_on_weights, pick_arrays, picked_by_hand, take_apart
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
@@ -98,6 +99,7 @@ def open_npz(path: Path, group_names: tuple[str, ...], label: str | None, scores
         InputError: If the file cannot be read or has no such set.
     """
     shapes = arrays_in(path)
+    group_names = group_columns(group_names, shapes)
     for name in (*group_names, *([label] if label else []), *scores):
         if name not in shapes:
             raise InputError(
@@ -163,9 +165,17 @@ def _npz_source(path: Path, pick: Pick, class_names: tuple[str, ...], group_name
         with zipfile.ZipFile(path) as archive, archive.open(f"{pick.labels}.npy") as file:
             yield from _labels(StoredArray(file, f"{path.name}:{pick.labels}"))
 
+    def start_groups() -> Generator[Mapping[str, Array]]:
+        with zipfile.ZipFile(path) as archive, ExitStack() as files:
+            opened = {name: files.enter_context(archive.open(f"{name}.npy")) for name in group_names}
+            rows = {name: StoredArray(file, f"{path.name}:{name}") for name, file in opened.items()}
+            for parts in zip(*map(_labels, rows.values()), strict=False):
+                yield {name: texts(part) for name, part in zip(rows, parts, strict=True)}
+
     took = f"{key!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
     columns = ((key,), pick.labels)
-    return Source(pick.model, pick.split, took, pick.kind, class_names, path.name, columns, start, start_labels)
+    found = Source(pick.model, pick.split, took, pick.kind, class_names, path.name, columns, start, start_labels)
+    return replace(found, start_groups=start_groups)
 
 
 def _raws(

@@ -10,6 +10,7 @@ import numpy as np
 
 from surefoot.auditing._cells import Column, floats, labels, texts
 from surefoot.auditing._columns import by_hand, pick_by_values, pick_columns
+from surefoot.auditing._groups import group_columns
 from surefoot.auditing._labels import Array, texts_of
 from surefoot.auditing._names import (
     Pick,
@@ -54,6 +55,7 @@ def open_table(
         first, _ = next(reading, ({}, None))
     if not any(len(values) for values in first.values()):
         raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
+    group_names = group_columns(group_names, first)
     if missing := [name for name in (*group_names, *([label] if label else []), *scores) if name not in first]:
         raise InputError(f"Expected a column {missing[0]!r}, but {where} has {_shown(first)}. Check its name.")
     label = label or label_column([name for name in first if name not in scores], where)
@@ -139,10 +141,16 @@ def _source(where: str, batches: Batches, pick: Pick, group_names: tuple[str, ..
     def start_labels() -> Generator[Array]:
         return _label_parts(where, batches, pick.labels)
 
+    def start_groups() -> Generator[Mapping[str, Array]]:
+        with closing(batches(rows_per_chunk(len(group_names)), list(group_names), ())) as reading:
+            for columns, _ in reading:
+                yield {name: texts(columns[name]) for name in group_names}
+
     what = pick.scores[0] if len(pick.scores) == 1 else f"{pick.scores[0]}…{pick.scores[-1]}"
     took = f"{what!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
     columns = (pick.scores, pick.labels)
-    return Source(pick.model, pick.split, took, pick.kind, pick.class_names, where, columns, start, start_labels)
+    found = Source(pick.model, pick.split, took, pick.kind, pick.class_names, where, columns, start, start_labels)
+    return replace(found, start_groups=start_groups)
 
 
 def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> Array:

@@ -42,6 +42,7 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         if is_path(source)
         else _open_held(hold(source), groups, where, scores)
     )
+    found = [replace(each, groups=groups) for each in found]
     return [_settled(each, told.get("kind"), told.get("labels_are")) for each in found]
 
 

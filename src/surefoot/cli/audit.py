@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 @options_of(api.audit)
 def audit(
     files: Annotated[
-        list[Path], typer.Argument(help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl. Two are compared.")
+        list[Path],
+        typer.Argument(help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl. More than one are compared."),
     ],
     options: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="The page; else FILE-audit.html in this folder.")] = None,
@@ -35,16 +36,15 @@ def audit(
 ) -> None:
     """Return whether a file of predictions can be trusted, with error bars, and what would repair it.
 
-    Two files with predictions for the same examples are compared, example by example.
+    Files with predictions for the same examples are compared, example by example; of more than two there is a ranking.
 
-    Example: [bold]surefoot audit predictions.npz --group hospital[/bold]
+    Example: [bold]surefoot audit predictions.npz --group hospital[/bold], or
+    [bold]surefoot audit resnet.npz vgg.npz vit.npz[/bold]
     """
     from surefoot.auditing.told_apart import told_apart
     from surefoot.cli.progress import reading
 
     _one_thread()
-    if len(files) > 2:
-        raise InputError(f"Expected one file, or two to compare, but got {len(files)}. Audit them one by one.")
     if page and out is not None and out.is_dir():
         raise InputError(
             f"Expected --out to be a file, but {out} is a folder. Name the page, such as {out}/audit.html."
@@ -52,7 +52,7 @@ def audit(
     target = out or Path(f"{_stem(files)}-audit.html")
     if page:
         _check_page(target, files, options["labels"])
-    with reading(" and ".join(told_apart(files))) as on_rows:
+    with reading(" and ".join(told_apart(files)) if len(files) < 3 else f"{len(files)} files") as on_rows:
         report = api.audit(*files, **options, on_rows=on_rows)
     found = report.to_json()
     nexts = next_steps(files, found["audits"], options)
@@ -89,7 +89,9 @@ def _stem(files: Sequence[Path]) -> str:
     from surefoot.auditing.told_apart import told_apart
 
     names = [name.removesuffix(".gz").rpartition(".")[0] for name in told_apart(files)]
-    return "-".join(name.replace("/", "-") for name in dict.fromkeys(names))
+    different = [name.replace("/", "-") for name in dict.fromkeys(names)]
+    rest = [f"and-{len(different) - 3}-more"] if len(different) > 4 else []
+    return "-".join([*(different[:3] if rest else different), *rest])
 
 
 def _print_audit(report: api.AuditReport, nexts: Sequence[tuple[str, str]], page: Path | None) -> None:
