@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from surefoot.auditing._cells import texts
 from surefoot.auditing._beside import LabelRows, Labels, labels_file, open_labels
+from surefoot.auditing._cells import texts
 from surefoot.auditing._labels import Array, check_meaning
 from surefoot.auditing._names import Pick, pick_arrays, picked_by_hand, take_apart
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
@@ -93,7 +93,7 @@ def _npz_source(
     beside: Labels | None = None,
 ) -> Source:
     (key,) = pick.scores
-    n_labels = None if beside is None else sum(map(len, beside()))
+    n_labels = 0 if beside is None else sum(map(len, beside()))
 
     def start() -> Generator[Raw]:
         with zipfile.ZipFile(path) as archive, ExitStack() as files:
@@ -179,14 +179,17 @@ def open_npy(path: Path, label: str | None) -> list[Source]:
         found = f"{beside} does not exist" if beside else "found none"
         raise InputError(f"Expected labels beside {path.name}, but {found}. Pass --labels FILE.npy.")
     start_beside = open_labels(beside)
-    n_labels = sum(map(len, start_beside())) if beside.suffix != ".npy" else None
+    is_array = beside.suffix == ".npy"
+    n_labels = 0 if is_array else sum(map(len, start_beside()))
     picks, _ = pick_arrays([path.stem], "labels", path.name)
     kind = picks[0].kind if picks else None
 
     def start() -> Generator[Raw]:
         with path.open("rb") as first, beside.open("rb") as second, closing(LabelRows(start_beside, n_labels)) as rows:
-            labels = StoredArray(second, beside.name) if n_labels is None else rows
-            yield from _raws({"scores": StoredArray(first, path.name), "labels": labels}, "scores", "labels", (), path.name)
+            labels = StoredArray(second, beside.name) if is_array else rows
+            yield from _raws(
+                {"scores": StoredArray(first, path.name), "labels": labels}, "scores", "labels", (), path.name
+            )
 
     took = f"{path.name} as {kind or 'scores'}, {beside.name} as labels"
     columns = (("",), beside.name)

@@ -90,9 +90,9 @@ def _unnamed(
     rest = tuple(name for name in columns if name not in (label, weight, *group_names))
     if label is None:
         raise InputError(
-            f"Expected labels, but {where} has {len(columns)} columns without names. Say --labels labels.csv for a file "
-            f"of their own, --labels {len(columns) - 1} for a column by its number from 0, or --header if the first line "
-            "holds names."
+            f"Expected labels, but {where} has {len(columns)} columns without names. Say --labels labels.csv for a "
+            f"file of their own, --labels {len(columns) - 1} for a column by its number from 0, or --header if the "
+            "first line holds names."
         )
     if not (scores or rest):
         raise InputError(f"Expected scores beside the labels, but {where} has none. Give a column per class.")

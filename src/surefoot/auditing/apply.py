@@ -14,8 +14,8 @@ import torch
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._others import Others, others_of
-from surefoot.auditing._positive import choose_positive
 from surefoot.auditing._paths import find_files
+from surefoot.auditing._positive import choose_positive
 from surefoot.auditing._readers import TABLES, read_table, table_suffix
 from surefoot.auditing._reading import OnRows, Reading, read, walk
 from surefoot.auditing._scores import FittedTo, Scores, find_scores, has_labels
@@ -113,8 +113,8 @@ def _whole(path: Path) -> Path:
     found = find_files(path)
     if len(found.paths) > 1 and found.suffix not in TABLES:
         raise InputError(
-            f"Expected one file, or tables that are read as one, but got {found.name} of {found.suffix}. Repair each by "
-            "itself."
+            f"Expected one file, or tables that are read as one, but got {found.name} of {found.suffix}. Repair each "
+            "by itself."
         )
     return path if len(found.paths) > 1 else found.paths[0]
 

@@ -30,9 +30,9 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     """List the predictions in a file or in memory, without reading more than need be.
 
     Args:
-        source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.parquet``, ``.feather`` or
-            ``.arrow`` file; a folder, a pattern or a list of such files, which are read as one; or a DataFrame, arrays
-            by name, or :class:`~surefoot.schema.Predictions`.
+        source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.parquet``, ``.feather``
+            or ``.arrow`` file; a folder, a pattern or a list of such files, which are read as one; or a DataFrame,
+            arrays by name, or :class:`~surefoot.schema.Predictions`.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
@@ -78,18 +78,24 @@ def _open_files(files: Files, told: Told) -> list[Source]:
         if len(files.paths) == 1:
             return open_npz(files.paths[0], groups, labels, scores, weights=weights)
         if labels_file(labels, [labels or ""] if _is_array(files, labels) else []):
-            raise InputError(f"Expected labels in each of {files.name}, but got a file for all. Save them in the parts.")
+            raise InputError(
+                f"Expected labels in each of {files.name}, but got a file for all. Save them in the parts."
+            )
         return join_sources(files, lambda path: open_npz(path, groups, labels, scores, weights=weights))
     if files.suffix == ".npy":
         if groups or scores or isinstance(weights, str):
             named = "--group" if groups else "--scores" if scores else "--weights"
             raise InputError(f"Expected {named} with a file that names its columns, but .npy does not. Save an .npz.")
         return open_npy(files.paths[0], labels)
-    batches, named = read_table(files, header), has_header(files.paths[0], header)
+    batches = read_table(files, header)
     if (beside := labels_file(labels, names_in(batches))) is not None:
         batches, labels = with_labels(batches, beside, files.name), beside.name
-    once = files.suffix == ".json"
-    return open_table(files.name, batches, groups, labels, scores, weights=weights, names_once=once, named=named)
+    return open_table(
+        *(files.name, batches, groups, labels, scores),
+        weights=weights,
+        names_once=files.suffix == ".json",
+        named=has_header(files.paths[0], header),
+    )
 
 
 def _is_array(files: Files, name: str | None) -> bool:
@@ -97,7 +103,7 @@ def _is_array(files: Files, name: str | None) -> bool:
 
 
 def files_of(source: Path | str, labels: str | None = None) -> list[Path]:
-    """List the files that hold the predictions; with those that hold the labels, where they are in files of their own."""
+    """List the files that hold the predictions, and the one that holds the labels where it is another."""
     if not is_path(source):
         return []
     found = list(dict.fromkeys(find_files(source).paths))

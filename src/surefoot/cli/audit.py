@@ -22,7 +22,9 @@ from surefoot.errors import InputError
 if TYPE_CHECKING:
     from surefoot.auditing import Applied, Fitted
 
-NoWeights = Annotated[bool, typer.Option("--no-weights", help="Count all rows alike, whatever column is called weight.")]
+NoWeights = Annotated[
+    bool, typer.Option("--no-weights", help="Count all rows alike, whatever column is called weight.")
+]
 
 
 @app.command()
@@ -31,8 +33,8 @@ def audit(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl; a folder or 'a/*.parquet', read as one; - for a "
-            "pipe. Two are compared."
+            help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl; a folder or 'a/*.parquet', read as one; - "
+            "for a pipe. Two are compared."
         ),
     ],
     options: dict[str, Any],

@@ -44,7 +44,9 @@ def with_stdin(files: Sequence[Path], format: str | None) -> Iterator[list[Path]
         yield list(files)
         return
     if sys.stdin.isatty():
-        raise InputError("Expected predictions through a pipe, but standard input is a terminal. Write … | surefoot audit -")
+        raise InputError(
+            "Expected predictions through a pipe, but standard input is a terminal. Write … | surefoot audit -"
+        )
     with tempfile.TemporaryDirectory() as folder:
         spooled = _spool(sys.stdin.buffer, Path(folder), format)
         yield [spooled if str(path) == "-" else path for path in files]
@@ -67,7 +69,9 @@ def _unpacked(first: bytes) -> bytes:
     try:
         return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(first)
     except zlib.error as error:
-        raise InputError(f"Expected a whole .gz through the pipe, but it cannot be read ({error}). Check it.") from error
+        raise InputError(
+            f"Expected a whole .gz through the pipe, but it cannot be read ({error}). Check it."
+        ) from error
 
 
 def _format(first: bytes) -> str:
@@ -77,8 +81,8 @@ def _format(first: bytes) -> str:
             return found
     if first[:1] == b"\x80" or b"\x00" in first:
         raise InputError(
-            "Expected csv, jsonl, json, npz, npy, parquet or arrow through the pipe, but its first bytes are of none of "
-            "these. Say --format, or send one of these."
+            "Expected csv, jsonl, json, npz, npy, parquet or arrow through the pipe, but its first bytes are of none "
+            "of these. Say --format, or send one of these."
         )
     text = first.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"["):
