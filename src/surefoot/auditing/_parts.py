@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from surefoot.auditing._labels import Array
 from surefoot.auditing._paths import Files
 from surefoot.auditing._source import Raw, Source
 from surefoot.errors import InputError
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from surefoot.auditing._readers import Batch, Batches
 
 
 def shares(paths: Sequence[Path]) -> Iterator[tuple[Path, Callable[[float | None], float]]]:
@@ -25,6 +26,37 @@ def shares(paths: Sequence[Path]) -> Iterator[tuple[Path, Callable[[float | None
         before, size = done, sizes[path]
         yield path, lambda own, before=before, size=size: (before + size * (own or 0.0)) / total  # type: ignore[misc]  # mypy cannot tell defaults
         done += size
+
+
+def join_tables(files: Files, starts: Mapping[Path, Batches]) -> Batches:
+    """Read tables in several files as one.
+
+    Args:
+        files: All of them.
+        starts: Starts reading each.
+
+    Returns:
+        A function that starts reading the first, and goes on with the next.
+
+    Raises:
+        InputError: If one has other columns than the first.
+    """
+    check_columns(files, lambda path: names_in(starts[path]))
+
+    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
+        for path, share in shares(files.paths):
+            with closing(starts[path](n, names, numbers)) as reading:
+                for columns, own in reading:
+                    yield columns, share(own)
+
+    return batches
+
+
+def names_in(batches: Batches) -> list[str]:
+    """List the columns of a table; nothing where it has no rows."""
+    with closing(batches(1, None, ())) as reading:
+        first, _ = next(reading, ({}, None))
+    return list(first)
 
 
 def check_columns(files: Files, names_of: Callable[[Path], Sequence[str]]) -> None:

@@ -13,9 +13,9 @@ from surefoot.auditing._beside import labels_file, with_labels
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
-from surefoot.auditing._parts import join_sources
+from surefoot.auditing._parts import join_sources, names_in
 from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path
-from surefoot.auditing._readers import has_header, names_in, read_table, table_suffix
+from surefoot.auditing._readers import has_header, read_table, table_suffix
 from surefoot.auditing._skipping import without_gaps
 from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._stored import arrays_in
