@@ -112,7 +112,9 @@ def test_a_column_by_its_number(tmp_path: Path) -> None:
     found = one(path, labels="0")
     np.testing.assert_array_equal(labels(found), LABELS)
     np.testing.assert_allclose(scores(found), PROBS, atol=1e-8)
-    with pytest.raises(InputError, match=r"a\.csv has 4 columns without names\. Say --labels labels\.csv .* --labels 3"):
+    with pytest.raises(
+        InputError, match=r"a\.csv has 4 columns without names\. Say --labels labels\.csv .* --labels 3"
+    ):
         open_predictions(path)
 
 
@@ -170,8 +172,8 @@ def test_files_of_different_lengths(n: int, more: str, suffix: str, tmp_path: Pa
     with pytest.raises(InputError) as error:
         audit(path, labels=str(tmp_path / "y.csv"))
     assert str(error.value) == (
-        f"Expected a label for every row, but {path.name} has 120 rows and y.csv has {n} labels. Give both for the same "
-        f"rows, in the same order{more}."
+        f"Expected a label for every row, but {path.name} has 120 rows and y.csv has {n} labels. Give both for the "
+        f"same rows, in the same order{more}."
     )
 
 

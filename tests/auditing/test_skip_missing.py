@@ -21,8 +21,8 @@ PROBS = softmax(LOGITS)
 GONE = {"prob_0": (3, 4, 60), "label": (4, 100), "weight": (150,)}
 LEFT = np.setdiff1d(np.arange(N), [row for rows in GONE.values() for row in rows])
 SAYS = (
-    "5 of 200 rows were left out for a gap, NaN or infinity (in 'prob_0' 3×, 'label' 2×, 'weight' 1×); rows are numbered "
-    "without them."
+    "5 of 200 rows were left out for a gap, NaN or infinity (in 'prob_0' 3×, 'label' 2×, 'weight' 1×); rows are "
+    "numbered without them."
 )
 
 
@@ -75,14 +75,16 @@ def test_arrays_with_the_first_rows_all_gone(tmp_path: Path, monkeypatch: pytest
     found = one(tmp_path / "a.npz", skip_missing=True)
     np.testing.assert_array_equal(labels(found), LABELS[25:])
     assert found.notes == (
-        "25 of 200 rows were left out for a gap, NaN or infinity (in 'logits[0]' 25×, 'logits[1]' 25×, 'logits[2]' 25×); "
-        "rows are numbered without them.",
+        "25 of 200 rows were left out for a gap, NaN or infinity (in 'logits[0]' 25×, 'logits[1]' 25×, 'logits[2]' "
+        "25×); rows are numbered without them.",
     )
 
 
 def test_nothing_missing_and_nothing_left() -> None:
     assert one({"probs": PROBS, "labels": LABELS}, skip_missing=True).notes == ()
-    with pytest.raises(InputError, match=r"Expected some rows without a gap, but arrays has none: 2 of 2 rows were left"):
+    with pytest.raises(
+        InputError, match=r"Expected some rows without a gap, but arrays has none: 2 of 2 rows were left"
+    ):
         one({"probs": [[np.nan, 0.5], [0.5, np.nan]], "labels": [0, 1]}, skip_missing=True)
 
 
