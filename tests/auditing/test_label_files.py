@@ -27,7 +27,7 @@ def few_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_source, "VALUES_AT_ONCE", 70)  # scores and labels come in portions of different sizes
 
 
-def bare(path: Path, rows: np.ndarray, form: str = "%.9f", **more: Any) -> Path:
+def bare(path: Path, rows: np.ndarray, form: str | list[str] = "%.9f", **more: Any) -> Path:
     np.savetxt(path, rows, form, ",", **more)
     return path
 
