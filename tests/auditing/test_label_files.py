@@ -107,6 +107,14 @@ def test_one_column_is_the_probability_of_class_1(tmp_path: Path) -> None:
     assert result.two_classes is not None
 
 
+def test_texts_as_numpy_writes_them(tmp_path: Path, fast: bool) -> None:
+    np.savetxt(tmp_path / "p.txt", PROBS)  # spaces between
+    np.savetxt(tmp_path / "y.txt", LABELS)  # as 1.000e+00
+    found = one(tmp_path / "p.txt", labels=str(tmp_path / "y.txt"))
+    np.testing.assert_array_equal(scores(found), PROBS)
+    np.testing.assert_array_equal(labels(found), LABELS)
+
+
 def test_a_column_by_its_number(tmp_path: Path) -> None:
     path = bare(tmp_path / "a.csv", np.column_stack([LABELS, PROBS]), ["%d", *["%.9f"] * 3])
     found = one(path, labels="0")
@@ -132,6 +140,7 @@ def test_a_column_by_its_number(tmp_path: Path) -> None:
         (["0.1", "", "0.9"], [], None),
         (["1"], [["0"], ["1"]], None),
         (["0"], [["0.5"]], ["0"]),
+        (["1"], [], None),
         (["nan", "nan"], [], ["nan", "nan"]),
     ],
 )

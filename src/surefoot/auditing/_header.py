@@ -32,6 +32,8 @@ def read_header(file: IO[bytes], said: bool | None, where: str) -> tuple[str, li
     first = file.readline().decode()
     delimiter = max(",;\t|", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
     cells = next(csv.reader([first], delimiter=delimiter), [])
+    if len(cells) == 1 and len(apart := first.split()) > 1 and _is_row(apart) and first.count(" ") < len(apart):
+        delimiter, cells = " ", apart  # as NumPy writes texts
     after = file.tell()
     rest = [line.decode(errors="replace") for line in islice(iter(file.readline, b""), LINES)]
     header = header_of(cells, list(csv.reader(rest, delimiter=delimiter)), said, where) if cells else []
@@ -74,7 +76,7 @@ def header_of(first: Sequence[str], rest: Sequence[Sequence[str]], said: bool | 
     if cells and not any(_is_plain(cell) for cell in cells):
         return names  # whoever writes 0.0 and 1.0 does not write 0 and 1
     if len(names) == 1:
-        return None if cells and all(_is_plain(cell) for cell in cells) else _unclear(names, where)
+        return None if all(_is_plain(cell) for cell in cells) else _unclear(names, where)
     return _unclear(names, where)
 
 
