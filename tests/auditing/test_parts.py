@@ -136,6 +136,20 @@ def test_what_are_no_parts(tmp_path: Path) -> None:
     refused([tmp_path / "test.npz", tmp_path / "gone.npz"], r"gone\.npz does not exist")
 
 
+@pytest.mark.parametrize("suffix", ["npz", "csv"])
+def test_two_models_in_a_folder_are_noticed(suffix: str, tmp_path: Path) -> None:
+    parts(tmp_path / "parts", suffix)
+    assert one(tmp_path / "parts").notes == ()
+    for name in ("resnet", "vgg"):
+        write(tmp_path / f"{name}.{suffix}", slice(None))
+    (note,) = one(f"{tmp_path}/*.{suffix}").notes
+    assert note.startswith(
+        f"resnet.{suffix} and vgg.{suffix} begin with the same labels. If they are predictions of two"
+    )
+    path = tmp_path / f"vgg.{suffix}"
+    assert one([path, path]).notes == ()
+
+
 def test_rows_are_numbered_over_all_files(tmp_path: Path) -> None:
     parts(tmp_path, "csv")
     lines = (tmp_path / "part-1.csv").read_text().splitlines()

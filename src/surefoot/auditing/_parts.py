@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from surefoot.auditing._labels import Array
 from surefoot.auditing._paths import Files
 from surefoot.auditing._source import Raw, Source
@@ -16,6 +18,8 @@ from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     from surefoot.auditing._readers import Batch, Batches
+
+_MANY = 20  # labels; fewer may be the same by chance
 
 
 def shares(paths: Sequence[Path]) -> Iterator[tuple[Path, Callable[[float | None], float]]]:
@@ -109,6 +113,37 @@ def join_sources(files: Files, open_one: Callable[[Path], list[Source]]) -> list
                 f"in {files.name}. Bring them into one form, or name one file; several models are several arguments."
             )
     return [_joined(files, [found[path][i] for path in files.paths]) for i in range(len(first))]
+
+
+def same_labels(files: Files, open_one: Callable[[Path], list[Source]]) -> str:
+    """Say that two files begin with the same labels, as several models' predictions for the same examples do.
+
+    Args:
+        files: All of them; the first two are looked at.
+        open_one: Lists what one holds.
+
+    Returns:
+        A note; empty where labels differ, or are too few or too plain to tell.
+    """
+    paths = list(dict.fromkeys(files.paths))[:2]
+    if len(paths) < 2:
+        return ""
+    try:
+        firsts = [open_one(path)[0].first() for path in paths]
+    except InputError:  # one alone need not tell what it holds
+        return ""
+    labels = [first.labels[:1000] for first in firsts if first is not None]
+    if (
+        len(labels) < 2
+        or len(labels[0]) < _MANY
+        or len(np.unique(labels[0])) < 2
+        or not np.array_equal(labels[0], labels[1])
+    ):
+        return ""
+    return (
+        f"{paths[0].name} and {paths[1].name} begin with the same labels. If they are predictions of two models for "
+        "the same examples, name them as two arguments; here they are read as one."
+    )
 
 
 def _kept(source: Source) -> tuple[object, ...]:

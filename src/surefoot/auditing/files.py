@@ -13,7 +13,7 @@ from surefoot.auditing._beside import labels_file, with_labels
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
-from surefoot.auditing._parts import join_sources, names_in
+from surefoot.auditing._parts import join_sources, names_in, same_labels
 from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path
 from surefoot.auditing._readers import has_header, read_table, table_suffix
 from surefoot.auditing._skipping import without_gaps
@@ -41,7 +41,7 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     Raises:
         InputError: If the file is missing, cannot be read or does not tell what it holds.
     """
-    found = _open_files(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
+    found = _open_parts(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
     groups, counting = tuple(told.get("groups", ())), told.get("weights_are")
     found = [replace(each, groups=groups, weights_are=counting or "importance") for each in found]
     if counting and not any(each.weights for each in found):
@@ -68,6 +68,13 @@ def _open_held(held: Held, told: Told) -> list[Source]:
     if held.meaning is not None:
         found = [replace(each, meaning=held.meaning, settled=True) for each in found]
     return found
+
+
+def _open_parts(files: Files, told: Told) -> list[Source]:
+    found = _open_files(files, told)
+    beside = Path(told.get("labels") or "").is_file()  # for all of them
+    note = "" if beside else same_labels(files, lambda path: _open_files(Files(path.name, path.name, (path,)), told))
+    return [replace(each, notes=(note, *each.notes)) for each in found] if note else found
 
 
 def _open_files(files: Files, told: Told) -> list[Source]:
