@@ -15,7 +15,9 @@ PERCENT = "The scores are probabilities in percent."
 SCORES = "Array or column with the scores; again for a column per class. Default: by their names."
 LABELS = "Column or array with the true classes, or a file of their own. Default: by its name."
 WEIGHTS = "Column or array that says how much a row counts. Default: the only one called weight or sample_weight."
-WEIGHTS_ARE = "What weights are: importance, how much a row represents; or counts, for how many rows it stands. Default: importance."
+WEIGHTS_ARE = (
+    "What weights are: importance (default), how much a row represents; or counts, for how many rows it stands."
+)
 SKIP_MISSING = "Leave rows with a gap in a score, the label or the weight out, and say how many."
 HEADER = "The first line of a .csv holds names, or does not. Default: by its cells."
 LABELS_ARE = (
@@ -58,8 +60,8 @@ def audit(
     """Return whether predictions can be trusted, with error bars, and what would repair them.
 
     Args:
-        source: The path of a file; a folder, a pattern or a list of files that are read as one; a DataFrame, or arrays by
-            name; or left out, with ``probs`` or ``logits`` as arrays. Or a model, which is run once over a loader.
+        source: The path of a file; a folder, a pattern or a list of files that are read as one; a DataFrame, or arrays
+            by name; or left out, with ``probs`` or ``logits`` as arrays. Or a model, which is run once over a loader.
         *others: More with predictions for the same examples: two are compared, more are ranked. Beside a model, the
             loader.
         logits: Logits, one row per example; or True: the scores in the source are logits.

@@ -113,8 +113,8 @@ def _whole(path: Path) -> Path:
     found = find_files(path)
     if len(found.paths) > 1 and found.suffix not in TABLES:
         raise InputError(
-            f"Expected one file, or tables that are read as one, but got {found.name} of {found.suffix}. Repair each by "
-            "itself."
+            f"Expected one file, or tables that are read as one, but got {found.name} of {found.suffix}. Repair each "
+            "by itself."
         )
     return path if len(found.paths) > 1 else found.paths[0]
 

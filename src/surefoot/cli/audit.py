@@ -33,8 +33,8 @@ def audit(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl; a folder or 'a/*.parquet', read as one; - for a "
-            "pipe. More than one are compared."
+            help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl; a folder or 'a/*.parquet', read as one; - "
+            "for a pipe. More than one are compared."
         ),
     ],
     options: dict[str, Any],
