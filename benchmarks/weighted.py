@@ -2,7 +2,7 @@
 
 Two ways to come by weights. ``log-normal``: a row is drawn with a probability in inverse proportion to a weight, whose
 logarithm is standard normal, and then has that weight; the effective number of rows is about 0.37 n. ``class × 10``:
-rows of one class are ten times as likely to be drawn, and have a weight of 0.1. Either way the weighted sample stands for
+rows of one class are ten times as likely to be drawn, and have a weight of 0.1. Either way the sample stands for
 the plain population, whose truth is known.
 """
 
