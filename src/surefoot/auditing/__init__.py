@@ -1,7 +1,7 @@
 """For the reviewer with predictions: can they be trusted, and how can they be repaired?"""
 
 from surefoot.auditing._labels import check_meaning
-from surefoot.auditing._memory import hold
+from surefoot.auditing._memory import hold, with_columns
 from surefoot.auditing._outputs import hold_outputs
 from surefoot.auditing._paths import find_files, is_path
 from surefoot.auditing._weights import check_counting
@@ -10,15 +10,20 @@ from surefoot.auditing.audit import audit
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.files import files_of, open_predictions
+from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
+from surefoot.auditing.several import Several, audit_several
 
 __all__ = [
     "Applied",
     "Audit",
     "AuditComparison",
     "Fitted",
+    "Ranking",
+    "Several",
     "apply",
     "audit",
+    "audit_several",
     "calibrate",
     "check_counting",
     "check_meaning",
@@ -29,4 +34,5 @@ __all__ = [
     "hold_outputs",
     "is_path",
     "open_predictions",
+    "with_columns",
 ]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from surefoot.auditing._cells import texts
 from surefoot.auditing._beside import LabelRows, Labels, labels_file, open_labels
+from surefoot.auditing._cells import texts
+from surefoot.auditing._groups import group_columns
 from surefoot.auditing._labels import Array, check_meaning
 from surefoot.auditing._names import Pick, pick_arrays, picked_by_hand, take_apart
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
@@ -45,6 +46,7 @@ def open_npz(
         InputError: If the file cannot be read or has no such set.
     """
     shapes = arrays_in(path)
+    group_names = group_columns(group_names, shapes)
     beside = labels_file(label, list(shapes))
     label = beside.name if beside else label
     for name in (*group_names, *([label] if label else []), *scores, *([weights] if isinstance(weights, str) else [])):
@@ -114,10 +116,17 @@ def _npz_source(
         with zipfile.ZipFile(path) as archive, archive.open(f"{pick.labels}.npy") as file:
             yield from _labels(StoredArray(file, f"{path.name}:{pick.labels}"))
 
+    def start_groups() -> Generator[Mapping[str, Array]]:
+        with zipfile.ZipFile(path) as archive, ExitStack() as files:
+            opened = {name: files.enter_context(archive.open(f"{name}.npy")) for name in group_names}
+            rows = {name: StoredArray(file, f"{path.name}:{name}") for name, file in opened.items()}
+            for parts in zip(*map(_labels, rows.values()), strict=False):
+                yield {name: texts(part) for name, part in zip(rows, parts, strict=True)}
+
     took = f"{key!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels" + as_weights(weight)
     columns = ((key,), pick.labels)
     found = Source(pick.model, pick.split, took, pick.kind, class_names, path.name, columns, start, start_labels)
-    return replace(found, weights=weight)
+    return replace(found, weights=weight, start_groups=start_groups)
 
 
 def _raws(
@@ -186,7 +195,9 @@ def open_npy(path: Path, label: str | None) -> list[Source]:
     def start() -> Generator[Raw]:
         with path.open("rb") as first, beside.open("rb") as second, closing(LabelRows(start_beside, n_labels)) as rows:
             labels = StoredArray(second, beside.name) if n_labels is None else rows
-            yield from _raws({"scores": StoredArray(first, path.name), "labels": labels}, "scores", "labels", (), path.name)
+            yield from _raws(
+                {"scores": StoredArray(first, path.name), "labels": labels}, "scores", "labels", (), path.name
+            )
 
     took = f"{path.name} as {kind or 'scores'}, {beside.name} as labels"
     columns = (("",), beside.name)

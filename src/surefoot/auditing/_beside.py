@@ -68,7 +68,9 @@ def open_labels(path: Path) -> Labels:
         columns, _ = next(reading, ({}, None))
     if not columns:
         raise InputError(f"Expected at least one label, but {path.name} has none. Check the file.")
-    column = next(iter(columns)) if len(columns) == 1 else label_column(columns, path.name) or _only(list(columns), path)
+    column = (
+        next(iter(columns)) if len(columns) == 1 else label_column(columns, path.name) or _only(list(columns), path)
+    )
     return lambda: _table(batches, column, path)
 
 

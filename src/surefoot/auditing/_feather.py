@@ -29,7 +29,9 @@ def record_batches(path: Path, n: int, names: Sequence[str] | None) -> Generator
     with pa.OSFile(str(path)) as file:
         try:
             reader: Any = pa.ipc.open_file(file)
-            parts = ((reader.get_batch(i), (i + 1) / reader.num_record_batches) for i in range(reader.num_record_batches))
+            parts = (
+                (reader.get_batch(i), (i + 1) / reader.num_record_batches) for i in range(reader.num_record_batches)
+            )
         except pa.ArrowInvalid:
             file.seek(0)
             reader = pa.ipc.open_stream(file)

@@ -40,7 +40,7 @@ def header_of(first: Sequence[str], rest: Sequence[Sequence[str]], said: bool | 
     numbers = [whole(name) for name in names if name.lower() not in MISSING]
     if numbers not in (list(range(len(numbers))), list(range(1, len(numbers) + 1))) or not all(map(_is_plain, names)):
         return None
-    if len(names) > 2 or numbers[0] == 1 and len(names) > 1:
+    if len(names) > 2 or (numbers[0] == 1 and len(names) > 1):
         return names  # 0, 1, 2, …: nobody's scores, but what columns without a name are called
     cells = [cell.strip() for row in rest for cell in row]
     if cells and not any(_is_plain(cell) for cell in cells):

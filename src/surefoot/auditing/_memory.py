@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,19 @@ def hold(source: Any) -> Held:
     raise InputError(
         f"Expected a file, a DataFrame or arrays by name, but got a {name}. Pass a path, or probs= and labels=."
     )
+
+
+def with_columns(held: Held, columns: Mapping[str, Any]) -> Held:
+    """Put more columns beside those of predictions in memory.
+
+    Args:
+        held: The predictions.
+        columns: By name, one value per row.
+
+    Returns:
+        Both together; a column of the same name is replaced.
+    """
+    return replace(held, columns={**held.columns, **{name: as_column(values) for name, values in columns.items()}})
 
 
 def as_column(values: Any) -> Column:

@@ -162,7 +162,9 @@ def _pickled(path: Path) -> InputError:
         )
         how = "Convert a dictionary of tensors once, without running code"
     else:
-        module, read = ("joblib", "joblib.load") if path.suffix.lower() == ".joblib" else ("pandas", "pandas.read_pickle")
+        module, read = (
+            ("joblib", "joblib.load") if path.suffix.lower() == ".joblib" else ("pandas", "pandas.read_pickle")
+        )
         load = f"import numpy as np, {module}; d = {read}('{path}'); np.savez('{new}', **{{k: np.asarray(d[k]) for k in d}})"
         how = "If you made it yourself, convert its columns once"
     return InputError(

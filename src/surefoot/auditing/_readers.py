@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from surefoot.auditing._fast import blocks_of_lines, parse_csv, parse_jsonl
-from surefoot.auditing._json import each_key_once, rows_or_columns
 from surefoot.auditing._feather import record_batches
 from surefoot.auditing._header import LINES, header_of
+from surefoot.auditing._json import each_key_once, rows_or_columns
 from surefoot.auditing._labels import Array
 from surefoot.auditing._parts import check_columns, shares
 from surefoot.auditing._paths import Files, find_files, suffix_of

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._cells import floats
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind, take_apart
 from surefoot.auditing._readers import read_table
 from surefoot.auditing._source import SUM_TOLERANCE, from_percent, rows_per_chunk
+from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._told import Said
 from surefoot.errors import InputError
 

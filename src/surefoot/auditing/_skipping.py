@@ -28,7 +28,9 @@ def without_gaps(source: Source) -> Source:
     if not (note := gaps.note()):
         return source
     if gaps.leaves_nothing:
-        raise InputError(f"Expected some rows without a gap, but {source.where} has none: {note} Fill in what is missing.")
+        raise InputError(
+            f"Expected some rows without a gap, but {source.where} has none: {note} Fill in what is missing."
+        )
 
     def start() -> Generator[Raw]:
         with closing(source.start()) as reading:

@@ -67,6 +67,8 @@ class Source:
         notes: What a reader of the results must know about the file.
         form: What rows and columns are; see :class:`~surefoot.schema.Predictions`.
         weights: The array or column that says how much a row counts; None where all count alike.
+        groups: What divides the rows into slices, as it was asked for.
+        start_groups: Starts reading the columns that this takes, alone; None where that is no faster.
         weights_are: How much a row represents, or for how many independent rows it stands.
     """
 
@@ -85,6 +87,8 @@ class Source:
     notes: tuple[str, ...] = ()
     form: Form = "multiclass"
     weights: str | None = None
+    groups: tuple[str, ...] = ()
+    start_groups: Callable[[], Generator[Mapping[str, Array]]] | None = None
     weights_are: Counting = "importance"
 
     @property

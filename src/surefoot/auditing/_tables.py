@@ -10,6 +10,7 @@ import numpy as np
 
 from surefoot.auditing._cells import Column, floats, labels, texts
 from surefoot.auditing._columns import by_hand, pick_by_values, pick_columns
+from surefoot.auditing._groups import group_columns
 from surefoot.auditing._header import is_fraction
 from surefoot.auditing._labels import Array, texts_of
 from surefoot.auditing._names import (
@@ -58,6 +59,7 @@ def open_table(
         first, _ = next(reading, ({}, None))
     if not any(len(values) for values in first.values()):
         raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
+    group_names = group_columns(group_names, first)
     said = (*group_names, *([label] if label else []), *scores, *([weights] if isinstance(weights, str) else []))
     if missing := [name for name in said if name not in first]:
         raise InputError(f"Expected a column {missing[0]!r}, but {where} has {_shown(first)}. Check its name.")
@@ -178,11 +180,16 @@ def _source(
     def start_labels() -> Generator[Array]:
         return _label_parts(where, batches, pick.labels)
 
+    def start_groups() -> Generator[Mapping[str, Array]]:
+        with closing(batches(rows_per_chunk(len(group_names)), list(group_names), ())) as reading:
+            for columns, _ in reading:
+                yield {name: texts(columns[name]) for name in group_names}
+
     what = pick.scores[0] if len(pick.scores) == 1 else f"{pick.scores[0]}…{pick.scores[-1]}"
     took = f"{what!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels" + as_weights(weight)
     columns = (pick.scores, pick.labels)
     found = Source(pick.model, pick.split, took, pick.kind, pick.class_names, where, columns, start, start_labels)
-    return replace(found, weights=weight)
+    return replace(found, weights=weight, start_groups=start_groups)
 
 
 def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> Array:

@@ -16,8 +16,8 @@ from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._others import Others, others_of
-from surefoot.auditing._positive import choose_positive
 from surefoot.auditing._paths import find_files
+from surefoot.auditing._positive import choose_positive
 from surefoot.auditing._readers import TABLES, read_table, table_suffix
 from surefoot.auditing._reading import OnRows, Reading, read, walk
 from surefoot.auditing._scores import FittedTo, Scores, find_scores, has_labels

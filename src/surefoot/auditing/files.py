@@ -42,8 +42,9 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         InputError: If the file is missing, cannot be read or does not tell what it holds.
     """
     found = _open_files(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
-    found = [replace(each, weights_are=told.get("weights_are") or "importance") for each in found]
-    if told.get("weights_are") and not any(each.weights for each in found):
+    groups, counting = tuple(told.get("groups", ())), told.get("weights_are")
+    found = [replace(each, groups=groups, weights_are=counting or "importance") for each in found]
+    if counting and not any(each.weights for each in found):
         raise InputError(f"Expected weights beside --weights-are, but {found[0].where} has none. Say --weights NAME.")
     if told.get("skip_missing"):
         found = [without_gaps(each) for each in found]
@@ -78,7 +79,9 @@ def _open_files(files: Files, told: Told) -> list[Source]:
         if len(files.paths) == 1:
             return open_npz(files.paths[0], groups, labels, scores, weights=weights)
         if labels_file(labels, [labels or ""] if _is_array(files, labels) else []):
-            raise InputError(f"Expected labels in each of {files.name}, but got a file for all. Save them in the parts.")
+            raise InputError(
+                f"Expected labels in each of {files.name}, but got a file for all. Save them in the parts."
+            )
         return join_sources(files, lambda path: open_npz(path, groups, labels, scores, weights=weights))
     if files.suffix == ".npy":
         if groups or scores or isinstance(weights, str):

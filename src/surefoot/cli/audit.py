@@ -22,7 +22,9 @@ from surefoot.errors import InputError
 if TYPE_CHECKING:
     from surefoot.auditing import Applied, Fitted
 
-NoWeights = Annotated[bool, typer.Option("--no-weights", help="Count all rows alike, whatever column is called weight.")]
+NoWeights = Annotated[
+    bool, typer.Option("--no-weights", help="Count all rows alike, whatever column is called weight.")
+]
 
 
 @app.command()
@@ -32,7 +34,7 @@ def audit(
         list[Path],
         typer.Argument(
             help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl; a folder or 'a/*.parquet', read as one; - for a "
-            "pipe. Two are compared."
+            "pipe. More than one are compared."
         ),
     ],
     options: dict[str, Any],
@@ -44,9 +46,10 @@ def audit(
 ) -> None:
     """Return whether a file of predictions can be trusted, with error bars, and what would repair it.
 
-    Two files with predictions for the same examples are compared, example by example.
+    Files with predictions for the same examples are compared, example by example; of more than two there is a ranking.
 
-    Example: [bold]surefoot audit predictions.npz --group hospital[/bold]
+    Example: [bold]surefoot audit predictions.npz --group hospital[/bold], or
+    [bold]surefoot audit resnet.npz vgg.npz vit.npz[/bold]
     """
     options["weights"] = _weights(options["weights"], no_weights)
     with with_stdin(files, format_) as found:
@@ -58,8 +61,6 @@ def _audit(files: list[Path], options: dict[str, Any], out: Path | None, page: b
     from surefoot.cli.progress import reading
 
     _one_thread()
-    if len(files) > 2:
-        raise InputError(f"Expected one file, or two to compare, but got {len(files)}. Audit them one by one.")
     if page and out is not None and out.is_dir():
         raise InputError(
             f"Expected --out to be a file, but {out} is a folder. Name the page, such as {out}/audit.html."
@@ -67,7 +68,7 @@ def _audit(files: list[Path], options: dict[str, Any], out: Path | None, page: b
     target = out or Path(f"{_stem(files)}-audit.html")
     if page:
         _check_page(target, files, options["labels"])
-    with reading(" and ".join(told_apart(files))) as on_rows:
+    with reading(" and ".join(told_apart(files)) if len(files) < 3 else f"{len(files)} files") as on_rows:
         report = api.audit(*files, **options, on_rows=on_rows)
     found = report.to_json()
     nexts = next_steps(files, found["audits"], options)
@@ -113,7 +114,9 @@ def _stem(files: Sequence[Path]) -> str:
 
     names = [name.removesuffix(".gz").rpartition(".")[0] for name in told_apart(files)]
     names = [name if path.is_file() else find_files(path).stem for path, name in zip(files, names, strict=True)]
-    return "-".join(name.replace("/", "-") for name in dict.fromkeys(names))
+    different = [name.replace("/", "-") for name in dict.fromkeys(names)]
+    rest = [f"and-{len(different) - 3}-more"] if len(different) > 4 else []
+    return "-".join([*(different[:3] if rest else different), *rest])
 
 
 def _print_audit(report: api.AuditReport, nexts: Sequence[tuple[str, str]], page: Path | None) -> None:

@@ -44,7 +44,9 @@ def with_stdin(files: Sequence[Path], format: str | None) -> Iterator[list[Path]
         yield list(files)
         return
     if sys.stdin.isatty():
-        raise InputError("Expected predictions through a pipe, but standard input is a terminal. Write … | surefoot audit -")
+        raise InputError(
+            "Expected predictions through a pipe, but standard input is a terminal. Write … | surefoot audit -"
+        )
     with tempfile.TemporaryDirectory() as folder:
         spooled = _spool(sys.stdin.buffer, Path(folder), format)
         yield [spooled if str(path) == "-" else path for path in files]
@@ -67,7 +69,9 @@ def _unpacked(first: bytes) -> bytes:
     try:
         return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(first)
     except zlib.error as error:
-        raise InputError(f"Expected a whole .gz through the pipe, but it cannot be read ({error}). Check it.") from error
+        raise InputError(
+            f"Expected a whole .gz through the pipe, but it cannot be read ({error}). Check it."
+        ) from error
 
 
 def _format(first: bytes) -> str:
