@@ -18,7 +18,7 @@ import torch
 from simulated import Cell, ece_of, fresh, population, signal
 from torch import Tensor
 
-from surefoot.auditing.better import Pair, better_calibrated
+from surefoot.auditing.better import PairedRows, better_calibrated
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics import Stream
 from surefoot.metrics.bootstrap import bootstrap, paired_bootstrap
@@ -182,7 +182,7 @@ def headlines(pairs: Sequence[tuple[Cell, tuple[float, float]]], repetitions: in
         for _ in range(repetitions):
             a, b, labels = fresh(cell, other, signals, source)
             bins = _bins(a, labels), _bins(b, labels)
-            found = better_calibrated(*map(verdict_of_sums, bins), bins, Pair((a, b), labels), 1.0)
+            found = better_calibrated(*map(verdict_of_sums, bins), bins, PairedRows((a, b), labels), 1.0)
             said[found.letter if found else ""] += 1
         yield (*_of_pair(cell, other), *(f"{100 * count / repetitions:.1f} %" for count in said.values()))
 
