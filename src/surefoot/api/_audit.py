@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 from surefoot.api._audit_report import AuditReport
@@ -13,7 +13,11 @@ LOGITS = "The scores are logits, where names and values do not tell."
 PROBS = "The scores are probabilities, where names and values do not tell."
 PERCENT = "The scores are probabilities in percent."
 SCORES = "Array or column with the scores; again for a column per class. Default: by their names."
-LABELS = "Column or array with the true classes; for .npy their file. Default: by its name."
+LABELS = "Column or array with the true classes, or a file of their own. Default: by its name."
+WEIGHTS = "Column or array that says how much a row counts. Default: the only one called weight or sample_weight."
+WEIGHTS_ARE = "What weights are: importance, how much a row represents; or counts, for how many rows it stands. Default: importance."
+SKIP_MISSING = "Leave rows with a gap in a score, the label or the weight out, and say how many."
+HEADER = "The first line of a .csv holds names, or does not. Default: by its cells."
 LABELS_ARE = (
     "What labels mean, where it could be two things: class numbers from-0 or from-1, or names. Says also that the file "
     "is right as it is."
@@ -34,6 +38,10 @@ def audit(
         str | Sequence[str] | Mapping[str, Any],
         "Column that divides the rows into slices; can be given again. age:4 in four parts, sex*age crossed.",
     ] = (),
+    weights: Annotated[str | Any | None, WEIGHTS] = None,
+    weights_are: Annotated[str | None, WEIGHTS_ARE] = None,
+    skip_missing: Annotated[bool, SKIP_MISSING] = False,
+    header: Annotated[bool | None, HEADER] = None,
     model: Annotated[str | None, MODEL] = None,
     positive: Annotated[
         str | int | None, "Of two classes, the one whose probability is the risk. Default: by name, else 1."
@@ -50,8 +58,10 @@ def audit(
     """Return whether predictions can be trusted, with error bars, and what would repair them.
 
     Args:
-        source: The path of a file, a DataFrame, or arrays by name; or left out, with ``probs`` or ``logits`` as arrays.
-        *others: More with predictions for the same examples: two are compared, more are ranked.
+        source: The path of a file; a folder, a pattern or a list of files that are read as one; a DataFrame, or arrays by
+            name; or left out, with ``probs`` or ``logits`` as arrays. Or a model, which is run once over a loader.
+        *others: More with predictions for the same examples: two are compared, more are ranked. Beside a model, the
+            loader.
         logits: Logits, one row per example; or True: the scores in the source are logits.
         probs: Likewise probabilities.
         percent: The scores are probabilities in percent.
@@ -60,6 +70,11 @@ def audit(
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
         group: Columns that divide the rows into slices, ``"age:4"`` in parts, ``"sex*age"`` crossed; or, for what is in
             memory, arrays by name: ``{"sex": sex, "sex*age": (sex, age)}``.
+        weights: How much each row counts, beside ``probs`` or ``logits``; or the name of the column. False: all count
+            alike, whatever columns there are.
+        weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
+        skip_missing: Leave rows with a gap in a score, the label or the weight out, instead of refusing them.
+        header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Audit this one only, of several in a file.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         bins: Bins of confidence.
@@ -84,7 +99,21 @@ def audit(
     """
     from surefoot.auditing import audit_several
 
-    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are, group, class_names)
+    if is_model(source):
+        from surefoot.auditing import hold_outputs
+
+        if len(others) != 1:
+            raise InputError(
+                f"Expected one loader beside the model, but got {len(others)}. Pass sf.audit(model, loader)."
+            )
+        source, others = hold_outputs(source, others[0], class_names, on_rows), ()
+    source, told = read_source(
+        *(source, logits, probs, percent, scores, labels, labels_are, group, class_names),
+        weights=weights,
+        weights_are=weights_are,
+        skip_missing=skip_missing,
+        header=header,
+    )
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
     options |= {"n_bins": bins, "level": level, "metrics": metrics, "on_rows": on_rows}
     found = audit_several(source, *map(in_memory, others), names=names, **options)
@@ -101,13 +130,18 @@ def read_source(
     labels_are: str | None,
     group: Any = (),
     class_names: Sequence[str] = (),
+    *,
+    weights: Any = None,
+    weights_are: str | None = None,
+    skip_missing: bool = False,
+    header: bool | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """Return the predictions, and what was said about them as the auditing room takes it.
 
     Raises:
         InputError: If there are none, or several things are said at once.
     """
-    from surefoot.auditing import check_meaning
+    from surefoot.auditing import check_counting, check_meaning
 
     arrays = {name: value for name, value in (("logits", logits), ("probs", probs)) if not isinstance(value, bool)}
     said = [name for name, value in (("logits", logits), ("probs", probs), ("percent", percent)) if value is True]
@@ -119,7 +153,16 @@ def read_source(
     groups = (group,) if isinstance(group, str) else tuple(group)
     told = {"kind": said[0] if said else None, "scores": names, "labels": labels, "labels_are": meaning}
     told |= {"groups": groups} if groups else {}
+    if weights_are is not None:
+        told["weights_are"] = check_counting(weights_are, "--weights-are")
+    told |= {"skip_missing": True} if skip_missing else {}
+    told |= {"header": header} if header is not None else {}
+    given = weights is not None and not isinstance(weights, str | bool)
+    if weights is not None and not given:
+        told["weights"] = weights
     if not arrays:
+        if given:
+            raise InputError("Expected weights= as an array beside probs= or logits=. Else name their column.")
         if source is None:
             raise InputError("Expected predictions, but got none. Pass a file, a DataFrame, or probs= and labels=.")
         return with_arrays(in_memory(source), group), told
@@ -129,14 +172,23 @@ def read_source(
         )
     (name,) = arrays
     told |= {"kind": said[0] if said else name, "scores": (name,), "labels": "labels"}
-    return with_arrays(hold_arrays({name: arrays[name], "labels": labels}, class_names), group), told
+    held = {name: arrays[name], "labels": labels}
+    if given:
+        held, told = {**held, "weights": weights}, {**told, "weights": "weights"}
+    return with_arrays(hold_arrays(held, class_names), group), told
 
 
 def in_memory(source: Any) -> Any:
-    """Read what is in memory once; a path stays a path."""
-    from surefoot.auditing import hold
+    """Read what is in memory once; a path stays a path, and so do several that are read as one."""
+    from surefoot.auditing import hold, is_path
 
-    return source if isinstance(source, str | Path) else hold(source)
+    return source if is_path(source) else hold(source)
+
+
+def is_model(source: Any) -> bool:
+    """Return whether predictions are to be made: by a module of torch, which nobody has who has not imported it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(source, torch.nn.Module)
 
 
 def with_arrays(source: Any, group: Any) -> Any:
@@ -145,15 +197,15 @@ def with_arrays(source: Any, group: Any) -> Any:
     Raises:
         InputError: If the predictions are in a file, or there is not one array for each name.
     """
+    from surefoot.auditing import is_path, with_columns
+
     if not isinstance(group, Mapping) or not group:
         return source
-    if isinstance(source, str | Path):
+    if is_path(source):
         raise InputError(
             "Expected names of columns as group= beside a file, but got arrays. Name columns of the file, or pass the "
             "predictions as arrays too."
         )
-    from surefoot.auditing import with_columns
-
     columns: dict[str, Any] = {}
     for name, values in group.items():
         crossed = name.split("*") if "*" in name and isinstance(values, tuple) else [name]

@@ -2,6 +2,9 @@
 
 from surefoot.auditing._labels import check_meaning
 from surefoot.auditing._memory import hold, with_columns
+from surefoot.auditing._outputs import hold_outputs
+from surefoot.auditing._paths import find_files, is_path
+from surefoot.auditing._weights import check_counting
 from surefoot.auditing.apply import Applied, apply
 from surefoot.auditing.audit import audit
 from surefoot.auditing.calibrate import Fitted, calibrate
@@ -22,10 +25,14 @@ __all__ = [
     "audit",
     "audit_several",
     "calibrate",
+    "check_counting",
     "check_meaning",
     "compare_audits",
     "files_of",
+    "find_files",
     "hold",
+    "hold_outputs",
+    "is_path",
     "open_predictions",
     "with_columns",
 ]
