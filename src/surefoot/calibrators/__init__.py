@@ -19,6 +19,7 @@ from surefoot.calibrators.isotonic import Isotonic, fit_isotonic
 from surefoot.calibrators.matrix import Matrix, fit_matrix
 from surefoot.calibrators.none import Unchanged
 from surefoot.calibrators.platt import Platt, fit_platt
+from surefoot.calibrators.prior import Prior, correct_prior, em_prior, estimate_prior
 from surefoot.calibrators.refine import ChosenEpoch, Refinement, choose_epoch, refinement
 from surefoot.calibrators.tce import TCE, grid_temperature, tce
 from surefoot.calibrators.temperature import Temperature, fit_temperature
@@ -39,12 +40,16 @@ __all__ = [
     "Isotonic",
     "Matrix",
     "Platt",
+    "Prior",
     "Refinement",
     "Temperature",
     "Unchanged",
     "Vector",
     "choose_epoch",
     "compare_calibrators",
+    "correct_prior",
+    "em_prior",
+    "estimate_prior",
     "fit",
     "fit_bbq",
     "fit_beta",
