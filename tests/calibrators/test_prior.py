@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from surefoot.calibrators.prior import correct_prior, em_prior, estimate_prior
-from surefoot.errors import InputError
+from surefoot.calibrators import fit
+from surefoot.calibrators.prior import correct_prior, em_prior, estimate_prior, fit_prior
+from surefoot.errors import InputError, OptionError
+from surefoot.schema import Predictions
 
 
 def shifted(n: int, share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -61,3 +63,31 @@ def test_shares_that_are_none(shares: list[float]) -> None:
         InputError, match=r"Expected probabilities \(n, classes\) of at least one row, but got \(0, 2\)"
     ):
         em_prior(np.empty((0, 2)), np.array([0.5, 0.5]))
+
+
+def test_four_ways_to_say_it() -> None:
+    probs, labels = shifted(20_000, 0.1)
+    here = Predictions(np.log(probs), labels, "calibration")
+    share = labels.mean()
+    wanted = np.log([2 * (1 - share), 2 * share])
+
+    def steps(method: str) -> float:
+        return float(np.diff(fit(method, here).log_weight)[0])
+
+    assert steps("prior:train=0.5/0.5") == pytest.approx(np.diff(wanted)[0], abs=1e-9)
+    assert steps("prior") == pytest.approx(np.diff(wanted)[0], abs=0.1)  # by NLL
+    assert steps("prior:train=0.5/0.5,target=em") == pytest.approx(np.diff(wanted)[0], abs=0.1)
+    assert steps("prior:train=1/1,target=9/1") == pytest.approx(np.log(1 / 9), abs=1e-12)
+    assert steps("prior:target=0.5/0.5") == pytest.approx(-np.log(share / (1 - share)), abs=1e-9)
+    repaired = fit_prior(here).probs(here.logits)
+    np.testing.assert_allclose(repaired.mean(0), [1 - share, share], atol=1e-3)  # where the gradient is zero
+
+
+def test_what_shares_cannot_be() -> None:
+    here = Predictions(np.zeros((4, 2)), np.array([0, 1, 0, 1]), "calibration")
+    with pytest.raises(OptionError, match="Expected train beside target=em"):
+        fit_prior(here, target="em")
+    with pytest.raises(OptionError, match=r"Expected shares of classes such as 0\.9/0\.1, but got 'half'"):
+        fit_prior(here, target="half")
+    with pytest.raises(InputError, match="Expected a share above 0 for each of 2 classes"):
+        fit_prior(here, train="0.5/0.3/0.2")

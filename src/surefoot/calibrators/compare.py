@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from surefoot.calibrators._base import Array, Calibrator, check_fitting_data, fit
+from surefoot.calibrators._base import Array, Calibrator, fit
+from surefoot.calibrators._fitting import check_fitting_data
 from surefoot.errors import InputError
 from surefoot.registry import CALIBRATORS, METRICS
 from surefoot.schema import Predictions

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from surefoot.calibrators._base import Array, Calibrator, fitting_data
+from surefoot.calibrators._base import Array, Calibrator
+from surefoot.calibrators._fitting import fitting_data, fitting_weights
 from surefoot.calibrators._linear import fit_linear
 from surefoot.errors import OptionError
 from surefoot.registry import CALIBRATORS
@@ -87,5 +88,6 @@ def fit_dirichlet(predictions: Predictions, *, odir: float = 0.01, mu: float = 0
         raise OptionError(f"Expected odir ≥ 0 and mu ≥ 0, but got {odir} and {mu}. 0 is no penalty.")
     logits, labels = fitting_data(predictions)
     off_diagonal = 1 - torch.eye(logits.shape[1])
-    weight, bias = fit_linear(_log_probs(logits), labels, weight_cost=odir * off_diagonal, bias_cost=mu)
+    counted = fitting_weights(predictions)
+    weight, bias = fit_linear(_log_probs(logits), labels, counted, weight_cost=odir * off_diagonal, bias_cost=mu)
     return Dirichlet(weight.numpy(), bias.numpy(), predictions.split)

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from surefoot.calibrators._base import Array, Calibrator
-from surefoot.errors import InputError
-from surefoot.schema import SplitName
+from surefoot.calibrators._classwise import fit_classwise
+from surefoot.calibrators._fitting import count_rows, fitting_data, fitting_weights
+from surefoot.errors import InputError, OptionError
+from surefoot.registry import CALIBRATORS
+from surefoot.schema import Predictions, SplitName
 
 _ROUNDS = 2_000
 
@@ -41,7 +45,7 @@ def em_prior(probs: Array, prior: Array, weights: Array | None = None) -> tuple[
 
     Assumes label shift: within each class rows look as they did in training, and the probabilities were calibrated
     there. Each round corrects the probabilities by the present estimate and takes their mean for the next one; it ends
-    where no share moves by more than 1e-9, or after 2,000 rounds. The likelihood of the rows rises in every round, and has one maximum.
+    where no share moves by more than 1e-9, or after 2,000 rounds. The likelihood of the rows rises in every round.
 
     Args:
         probs: Probabilities under the training prior, shape ``(n, classes)``.
@@ -67,12 +71,10 @@ def em_prior(probs: Array, prior: Array, weights: Array | None = None) -> tuple[
         raise InputError(f"Expected probabilities (n, classes) of at least one row, but got {probs.shape}.")
     mass = np.full(len(probs), 1 / len(probs)) if weights is None else np.asarray(weights, np.float64) / np.sum(weights)
     ratio = probs / prior  # in proportion to how likely the row is in each class
-    current = prior
-    for done in range(1, _ROUNDS + 1):
+    current, done, moved = prior, 0, np.inf
+    while moved > 1e-9 and done < _ROUNDS:
         found = current * ((mass / (ratio @ current)) @ ratio)
-        moved, current = np.abs(found - current).max(), found / found.sum()
-        if moved < 1e-9:
-            break
+        moved, current, done = np.abs(found - current).max(), found / found.sum(), done + 1
     return current, done
 
 
@@ -131,3 +133,52 @@ def check_shares(shares: Any, n_classes: int) -> Array:
         )
     result: Array = values / values.sum()
     return result
+
+
+@CALIBRATORS.register("prior", reference="Saerens et al. 2002", keeps_order=False)
+def fit_prior(predictions: Predictions, *, target: str | None = None, train: str | None = None) -> Prior:
+    """Prior correction: one weight per class, for training data in which classes were resampled or weighted.
+
+    Without options the weights are chosen by NLL on these rows. ``train=0.5/0.5`` says what the training data had; the
+    target are then the shares among these rows, by their labels. ``target=0.98/0.02`` says what the model will meet;
+    these rows are then drawn as the training data were. ``target=em`` finds the shares from the scores alone, as for
+    rows without labels; it needs ``train``.
+
+    Args:
+        predictions: Of the calibration split.
+        target: Share of each class where the model is used, divided by ``/``; or ``em``.
+        train: Share of each class in the training data, as resampled.
+
+    Returns:
+        The fitted calibrator.
+
+    Raises:
+        OptionError: If shares are no numbers, or ``target=em`` has no ``train``.
+    """
+    logits, labels = fitting_data(predictions)
+    weights, n_classes = fitting_weights(predictions), logits.shape[1]
+    if target is None and train is None:
+        cost = 1 / (2 * count_rows(labels, weights))  # a class that does not occur would have the weight 0
+        found = fit_classwise([torch.ones_like(logits)], labels, weights, start=[0.0], cost=cost, offset=logits)
+        return Prior((found[0] - found[0].mean()).numpy(), predictions.split)
+    if target == "em":
+        if train is None:
+            raise OptionError("Expected train beside target=em. Write prior:train=0.5/0.5,target=em")
+        given = None if weights is None else weights.numpy()
+        before = _read_shares(train, n_classes)
+        return correct_prior(
+            before, estimate_prior(logits.softmax(1).numpy(), before, given), fitted_on=predictions.split
+        )
+    here = torch.bincount(labels, weights, minlength=n_classes).double().numpy()
+    before = here if train is None else _read_shares(train, n_classes)
+    after = here if target is None else _read_shares(target, n_classes)
+    return correct_prior(before, after, fitted_on=predictions.split)
+
+
+def _read_shares(text: str, n_classes: int) -> Array:
+    """Read ``0.9/0.1``."""
+    try:
+        values = [float(each) for each in str(text).split("/")]
+    except ValueError:
+        raise OptionError(f"Expected shares of classes such as 0.9/0.1, but got {text!r}.") from None
+    return check_shares(values, n_classes)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from surefoot.calibrators._base import Array, Calibrator, fitting_data
-from surefoot.calibrators._linear import fit_linear
+from surefoot.calibrators._base import Array, Calibrator
+from surefoot.calibrators._classwise import fit_classwise
+from surefoot.calibrators._fitting import fitting_data, fitting_weights
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
 
@@ -45,5 +47,7 @@ def fit_vector(predictions: Predictions) -> Vector:
     Returns:
         The fitted calibrator.
     """
-    factor, bias = fit_linear(*fitting_data(predictions), diagonal=True)
-    return Vector(factor.numpy(), bias.numpy(), predictions.split)
+    logits, labels = fitting_data(predictions)
+    found = fit_classwise([logits, torch.ones_like(logits)], labels, fitting_weights(predictions), start=[1.0, 0.0])
+    factor, bias = found.numpy()
+    return Vector(factor, bias - bias.mean(), predictions.split)
