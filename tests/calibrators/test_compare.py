@@ -43,7 +43,7 @@ def test_scores_are_of_examples_not_fitted_on() -> None:
 
 def test_too_many_parameters_are_left_out() -> None:
     found = compare_calibrators(made(60, "calibration", n_classes=9), ["matrix", "temperature", "dirichlet"])
-    assert found.left_out == ("matrix", "dirichlet")
+    assert found.left_out == {"matrix": "more parameters than rows", "dirichlet": "more parameters than rows"}
     assert {each.name for each in found.candidates} == {"none", "temperature"}
 
 

@@ -233,7 +233,7 @@ def test_choices_mean_something_else_in_every_row(part: Part) -> None:
 @every
 def test_labels_by_themselves_are_refused(part: Part) -> None:
     data = Predictions(np.zeros((5, 3)), np.zeros((5, 3), int), "calibration", form="multilabel")
-    with pytest.raises(InputError, match="labels are each true or not by themselves. Calibrate one label at a time"):
+    with pytest.raises(InputError, match=r"labels are each true or not by themselves\. Calibrate one label at a time"):
         part.build(data)
 
 

@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from surefoot.calibrators import Calibrator
 
     OnRows = Callable[[int, float | None], None]
+    OnStep = Callable[[int, int, str], None]
 
 
 @overload
 def calibrate(
-    source: nn.Module, loader: Iterable[Any], *, method: str | None = None, folds: int = 5
+    source: nn.Module,
+    loader: Iterable[Any],
+    *,
+    method: str | None = None,
+    folds: int = 5,
+    on_step: OnStep | None = None,
 ) -> CalibratedModel: ...
 
 
@@ -39,6 +45,7 @@ def calibrate(
     labels_are: str | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
+    on_step: OnStep | None = None,
 ) -> Fitted: ...
 
 
@@ -56,6 +63,7 @@ def calibrate(
     labels_are: Annotated[str | None, LABELS_ARE] = None,
     model: Annotated[str | None, MODEL] = None,
     on_rows: OnRows | None = None,
+    on_step: OnStep | None = None,
 ) -> CalibratedModel | Fitted:
     """Compare all calibrators by cross-validation and fit the one to use.
 
@@ -72,6 +80,7 @@ def calibrate(
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
         model: Which one, where a file holds several.
         on_rows: Called while reading.
+        on_step: Called before every fit: how many are done, of how many, and the calibrator that comes next.
 
     Returns:
         Of a model, one that takes its place: the same inputs, calibrated logits, with ``calibrator`` and ``report``.
@@ -89,14 +98,14 @@ def calibrate(
     if isinstance(source, nn.Module):
         if loader is None:
             raise InputError("Expected a loader of held-out pairs beside the model, but got none. Pass one.")
-        report = fit(collect_logits(source, loader), method=method, n_folds=folds, on_rows=on_rows)
+        report = fit(collect_logits(source, loader), method=method, n_folds=folds, on_rows=on_rows, on_step=on_step)
         return CalibratedModel(source, report)
     if loader is not None:
         raise InputError(
             f"Expected a model beside the loader, but got a {type(source).__name__}. Pass a torch.nn.Module."
         )
     source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
-    return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, **told)
+    return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, on_step=on_step, **told)
 
 
 def repair(

@@ -23,7 +23,7 @@ def fit_classwise(
     offset: Tensor | None = None,
     not_negative: Sequence[int] = (),
 ) -> Tensor:
-    """Find the coefficients with the smallest mean NLL of softmax(offset + Σ_j c_jk x_jk), plus cost_j (c_jk − start_j)².
+    """Find the smallest mean NLL of softmax(offset + Σ_j c_jk x_jk), plus Σ cost_j (c_jk − start_j)².
 
     The problem is convex. Where a coefficient that must not be negative is, it is held at 0 and the others are fitted
     again.

@@ -65,6 +65,6 @@ def fit_jointly(
         jac=True,
         method="L-BFGS-B",
         bounds=[(low, np.inf) for low in lowest],
-        options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-15, "gtol": 1e-8, "maxcor": 30},
+        options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-13, "gtol": 1e-6, "maxcor": 30},
     )
     return torch.from_numpy(found.x).view_as(begin)

@@ -45,7 +45,13 @@ def beta_logit(log_p: Tensor, log_q: Tensor, a: Tensor, b: Tensor, c: Tensor) ->
     return a * log_p - b * log_q + c
 
 
-@CALIBRATORS.register("beta", reference="Kull et al. 2017", keeps_order=False)
+@CALIBRATORS.register(
+    "beta",
+    reference="Kull et al. 2017",
+    keeps_order=False,
+    parameters=lambda k: 3 * k,
+    seconds=lambda n, k: 8e-6 * n * k,
+)
 def fit_beta(predictions: Predictions, *, joint: bool = True) -> Beta:
     """Beta calibration: for each class a logistic curve of log p and −log(1 − p), rising in both.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from surefoot.calibrators._base import Array, Calibrator
 from surefoot.calibrators._fitting import fitting_data, fitting_weights
-from surefoot.calibrators._linear import fit_linear
+from surefoot.calibrators._linear import fit_linear, linear_seconds
 from surefoot.errors import OptionError
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
@@ -69,7 +69,13 @@ def odir_penalty(weight: Tensor, bias: Tensor, *, odir: float, mu: float, normal
     return odir * off_diagonal + mu * bias.square().sum()
 
 
-@CALIBRATORS.register("dirichlet", reference="Kull et al. 2019, arXiv:1910.12656", keeps_order=False, class_pairs=True)
+@CALIBRATORS.register(
+    "dirichlet",
+    reference="Kull et al. 2019, arXiv:1910.12656",
+    keeps_order=False,
+    class_pairs=True,
+    seconds=linear_seconds,
+)
 def fit_dirichlet(predictions: Predictions, *, odir: float = 0.01, mu: float = 0.01) -> Dirichlet:
     """Dirichlet calibration: a matrix on log-probabilities, chosen by NLL, held near the diagonal by a penalty.
 

@@ -61,7 +61,7 @@ def fit_ets(predictions: Predictions, *, by: str = "nll") -> EnsembleTemperature
 
     Args:
         predictions: Of the calibration split.
-        by: What to make small: ``nll``, or ``mse``, the squared error of the published experiments, with T in [0.05, 5].
+        by: What to make small: ``nll``, or ``mse``, the squared error as published, with T in [0.05, 5].
 
     Returns:
         The fitted calibrator.

@@ -109,7 +109,7 @@ def _weighted_curve(
 ) -> tuple[Array, Array]:
     """Do it for rows that count differently: over all places, sorted."""
     places, own = np.unique(scores, return_inverse=True)
-    weight = np.bincount(own, weights)
+    weight: Array = np.bincount(own, weights).astype(np.float64)
     return _knots(np.bincount(own, weights * positive) / weight, weight, places, places)
 
 

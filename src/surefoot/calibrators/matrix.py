@@ -9,7 +9,7 @@ from torch import Tensor
 
 from surefoot.calibrators._base import Array, Calibrator
 from surefoot.calibrators._fitting import count_rows, fitting_data, fitting_weights
-from surefoot.calibrators._linear import fit_linear
+from surefoot.calibrators._linear import fit_linear, linear_seconds
 from surefoot.errors import OptionError
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
@@ -37,7 +37,9 @@ class Matrix(Calibrator):
         return repaired
 
 
-@CALIBRATORS.register("matrix", reference="Guo et al. 2017, arXiv:1706.04599", keeps_order=False, class_pairs=True)
+@CALIBRATORS.register(
+    "matrix", reference="Guo et al. 2017, arXiv:1706.04599", keeps_order=False, class_pairs=True, seconds=linear_seconds
+)
 def fit_matrix(predictions: Predictions, *, ridge: float = 1.0) -> Matrix:
     """Matrix scaling: a full matrix and a bias, chosen by NLL; overfits where classes are many and examples few.
 

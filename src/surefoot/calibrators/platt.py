@@ -59,7 +59,9 @@ def smoothed_targets(positive: Tensor, weights: Tensor | None = None) -> Tensor:
     return torch.where(positive, (n + 1) / (n + 2), 1 / (counted.sum() - n + 2))
 
 
-@CALIBRATORS.register("platt", reference="Platt 1999", keeps_order=False)
+@CALIBRATORS.register(
+    "platt", reference="Platt 1999", keeps_order=False, parameters=lambda k: 2 * k, seconds=lambda n, k: 3e-6 * n * k
+)
 def fit_platt(predictions: Predictions, *, joint: bool = True) -> Platt:
     """Platt scaling: for each class a logistic curve of its log-odds.
 

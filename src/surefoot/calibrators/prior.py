@@ -135,7 +135,7 @@ def check_shares(shares: Any, n_classes: int) -> Array:
     return result
 
 
-@CALIBRATORS.register("prior", reference="Saerens et al. 2002", keeps_order=False)
+@CALIBRATORS.register("prior", reference="Saerens et al. 2002", keeps_order=False, parameters=lambda k: k)
 def fit_prior(predictions: Predictions, *, target: str | None = None, train: str | None = None) -> Prior:
     """Prior correction: one weight per class, for training data in which classes were resampled or weighted.
 

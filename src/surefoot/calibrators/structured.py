@@ -10,7 +10,7 @@ from torch import Tensor
 
 from surefoot.calibrators._base import Array, Calibrator
 from surefoot.calibrators._fitting import count_rows, fitting_data, fitting_weights
-from surefoot.calibrators._linear import fit_linear
+from surefoot.calibrators._linear import fit_linear, linear_seconds
 from surefoot.calibrators._scale import best_scale
 from surefoot.errors import OptionError
 from surefoot.registry import CALIBRATORS
@@ -44,7 +44,9 @@ def _centred(logits: Tensor) -> Tensor:
     return logits - logits.mean(1, keepdim=True)
 
 
-@CALIBRATORS.register("structured", reference="Berta et al. 2025, arXiv:2511.03685", keeps_order=False)
+@CALIBRATORS.register(
+    "structured", reference="Berta et al. 2025, arXiv:2511.03685", keeps_order=False, seconds=linear_seconds
+)
 def fit_structured(
     predictions: Predictions, *, diagonal: float = 1.0, off_diagonal: float = 1.0, intercept: float = 1.0
 ) -> StructuredMatrix:

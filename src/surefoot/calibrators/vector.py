@@ -37,7 +37,18 @@ class Vector(Calibrator):
         return repaired
 
 
-@CALIBRATORS.register("vector", reference="Guo et al. 2017, arXiv:1706.04599", keeps_order=False)
+def vector_seconds(n: int, n_classes: int) -> float:
+    """Guess how long a fit takes on one core."""
+    return 1e-6 * n * n_classes * (1 + n_classes / 50)
+
+
+@CALIBRATORS.register(
+    "vector",
+    reference="Guo et al. 2017, arXiv:1706.04599",
+    keeps_order=False,
+    parameters=lambda k: 2 * k,
+    seconds=vector_seconds,
+)
 def fit_vector(predictions: Predictions) -> Vector:
     """Vector scaling: a factor and a bias per class, chosen by NLL; may change decisions.
 

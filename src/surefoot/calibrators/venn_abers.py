@@ -112,7 +112,9 @@ def _tangent(x: Array, y: Array, before: Whole, after: Whole, hit: float) -> Arr
         right, left = np.where(further, after[right], right), np.where(back, before[left], left)
 
 
-@CALIBRATORS.register("venn_abers", reference="Vovk et al. 2015, arXiv:1511.00213", keeps_order=False)
+@CALIBRATORS.register(
+    "venn_abers", reference="Vovk et al. 2015, arXiv:1511.00213", keeps_order=False, seconds=lambda n, k: 2e-6 * n * k
+)
 def fit_venn_abers(predictions: Predictions) -> VennAbers:
     """Venn–Abers: isotonic regression with each new row counted as a hit and as a miss, merged; no zeros.
 

@@ -132,7 +132,7 @@ def calibrate(
     """
     from surefoot.auditing import files_of
     from surefoot.auditing.calibrate import check_saving
-    from surefoot.cli.progress import reading
+    from surefoot.cli.progress import fitting, reading
     from surefoot.records import check_output
 
     _one_thread()
@@ -147,8 +147,8 @@ def calibrate(
     target = out or Path("calibrator.json")
     check_saving(target)
     check_output(target, files_of(file, options["labels"]))
-    with reading(file.name) as on_rows:
-        fitted = api.calibrate(file, **options, on_rows=on_rows)
+    with fitting(file.name) as (on_rows, on_step):
+        fitted = api.calibrate(file, **options, on_rows=on_rows, on_step=on_step)
     fitted.save(target)
     _print_fitted(fitted, target, as_json)
 
