@@ -80,8 +80,8 @@ class Fitted:
         if name not in found:
             return f"{name} as you said, though it has more parameters than there are rows to judge it by"
         says = (
-            f"{name} as you said, but on rows that it was not fitted on it brings the NLL from {found[NONE].nll:.4f} to "
-            f"{found[name].nll:.4f}"
+            f"{name} as you said, but on rows that it was not fitted on it brings the NLL from "
+            f"{found[NONE].nll:.4f} to {found[name].nll:.4f}"
         )
         if found[name].change < 0:
             return f"{says}, a gain of {show_gain(found[name])}: that may be chance, so better leave them as they are"

@@ -206,7 +206,7 @@ def calibrators_table(values: Json) -> Table:
     is_risk = values.get("n_classes") == 2
     nll, brier, ece, accuracy = (QUANTITIES[key].label for key in ("nll", "brier", "ece", "accuracy"))
     of_risk = f"{ece} of P" if is_risk else ece
-    table = _table("calibrator", nll, "less than none by", brier, of_risk, accuracy, "parameters")
+    table = _table("calibrator", nll, "gain in NLL", brier, of_risk, accuracy, "parameters")
     for each in values["candidates"]:
         gain = "" if each["name"] == "none" else _gain(each)
         cells = (
@@ -222,16 +222,14 @@ def calibrators_table(values: Json) -> Table:
     reasons: dict[str, list[str]] = {}
     for name, reason in values["left_out"].items():
         reasons.setdefault(reason, []).append(name)
-    left = "".join(f" Left out: {', '.join(names)} ({reason})." for reason, names in reasons.items())
-    table.caption = f"On rows that each was not fitted on: {rows}; 95 % intervals. ★ the one to use.{left}"
+    left = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
+    left = f" Left out: {left}." if left else ""
+    table.caption = f"On rows that each was not fitted on: {rows}. ± 95 %. ★ the one to use.{left}"
     table.caption_justify = "left"
     return table
 
 
 def _gain(candidate: Json) -> str:
     """Write by how much a calibrator lowers the NLL, with its interval."""
-    ends = [candidate[key] for key in ("change", "change_high", "change_low")]
-    if any(each is None for each in ends):
-        return "–"
-    gain, low, high = (f"{-each:.4f}" for each in ends)
-    return f"{gain} ({low} to {high})"
+    change, high = candidate["change"], candidate["change_high"]
+    return "–" if change is None or high is None else f"{-change:.4f} ± {high - change:.4f}"
