@@ -96,6 +96,23 @@ def test_a_method_that_does_not_help_is_fitted_and_said_to_be_so(tmp_path: Path,
     assert none["calibrator"] == "none"
 
 
+def test_what_it_brings_has_an_interval_and_what_was_not_compared_a_reason(
+    tmp_path: Path, run_command: RunCommand
+) -> None:
+    logits, labels = made(120, 12, temperature=0.5)
+    np.savez(tmp_path / "a.npz", logits=logits, labels=labels)
+    done = run_command("calibrate", "a.npz")
+    assert re.search(r"not fitted on, by [\d.]+ \(95 % interval [\d.]+ to [\d.]+\)", done.stdout), done.stdout
+    said = " ".join(done.stdout.split())
+    assert "Left out: dirichlet, matrix (more parameters than rows)." in said
+    refused = run_command("calibrate", "a.npz", "--method", "prior:target=em")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "Expected train beside target=em" in refused.stderr
+    prior = "prior:train=" + "/".join(["1"] * 12)
+    assert run_command("calibrate", "a.npz", "--method", prior).returncode == 0
+    assert load(tmp_path / "calibrator.json").name == "prior"
+
+
 def test_what_cannot_be_fitted_or_applied(tmp_path: Path, run_command: RunCommand) -> None:
     write(tmp_path / "few.npz", *made(5))
     write(tmp_path / "a.npz", *made(100))

@@ -199,5 +199,5 @@ def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
         means = f"mean {applied.of} from {mean[0]} to {mean[1]}"
         print(f"{applied.calibrator} brings the {means}; no labels to score it by.")
     _print_notes(applied.notes)
-    print(f"Read: {applied.file}, {applied.n:,} rows: {applied.took}.")
+    print(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}.")
     print(f"Written: {written}")
