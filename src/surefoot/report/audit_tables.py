@@ -224,12 +224,12 @@ def calibrators_table(values: Json) -> Table:
         reasons.setdefault(reason, []).append(name)
     left = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
     left = f" Left out: {left}." if left else ""
-    table.caption = f"On rows that each was not fitted on: {rows}. ± 95 %. ★ the one to use.{left}"
+    table.caption = f"On rows that each was not fitted on: {rows}; gains as 95 % intervals. ★ the one to use.{left}"
     table.caption_justify = "left"
     return table
 
 
 def _gain(candidate: Json) -> str:
     """Write by how much a calibrator lowers the NLL, with its interval."""
-    change, high = candidate["change"], candidate["change_high"]
-    return "–" if change is None or high is None else f"{-change:.4f} ± {high - change:.4f}"
+    low, high = candidate["change_low"], candidate["change_high"]
+    return "–" if low is None or high is None else f"{-high:.4f}…{-low:.4f}"
