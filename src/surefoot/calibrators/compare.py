@@ -182,8 +182,8 @@ def _score(
 def _difference(a: Array, b: Array, share: Array) -> tuple[float, float, float, float]:
     """Return the mean of A − B over the same rows, its standard error, and both ends of its interval.
 
-    Rows of different weight are as good as (Σw)² / Σw² rows that count alike. A few confident errors make losses skewed;
-    the ends are those of Hall's transformation of Student's t, which takes the skewness out (Hall 1992).
+    Rows of different weight are as good as (Σw)² / Σw² rows that count alike. A few confident errors make losses
+    skewed; the ends are those of Hall's transformation of Student's t, which takes the skewness out (Hall 1992).
     """
     with np.errstate(invalid="ignore"):
         apart = a - b
