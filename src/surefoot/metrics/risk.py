@@ -138,16 +138,10 @@ def risk_of_sums(totals: Tensor, bins: Tensor, *, level: float = 0.95) -> Risk:
         ECE, and ``mixed`` that it does not: too high in some bins, too low in others.
     """
     totals = totals.double()
-    count, risk, events = (part.sum().item() for part in totals[:3])
-    average, rate, n = risk / count, min(1.0, events / count), count
-    if len(totals) > 3:
-        n, events = worth(*totals[[0, 2, 3, 4]].sum(1)).item(), rate * rows_of(totals)
+    average, rate, n = _means(totals)
+    events = totals[2].sum().item() if len(totals) == 3 else rate * rows_of(totals)
     low, high = exact_ends(events if len(totals) == 3 else rate * n, n, level)
-    # Given the risks, only the events are left to chance; what the risks tell apart, chance no longer moves.
-    size = n / _left_to_chance(totals, n)
-    near, far = exact_ends(rate * size, size, level)
-    gap = Interval("risk_gap", average - rate, average - far, average - near, level, "score", 0)
-    chance = consistency(bins, level=level)
+    gap, chance = risk_gap_of_sums(totals, level), consistency(bins, level=level)
     return Risk(
         n=int(rows_of(totals)),
         events=round(events),
@@ -159,6 +153,32 @@ def risk_of_sums(totals: Tensor, bins: Tensor, *, level: float = 0.95) -> Risk:
         reliability=reliability_of_sums(bins, level=level),
         finding=_finding(gap, chance),
     )
+
+
+def risk_gap_of_sums(totals: Tensor, level: float) -> Interval:
+    """Return mean risk less event rate.
+
+    Given the risks, only the events are left to chance; what the risks tell apart, chance no longer moves.
+
+    Args:
+        totals: As :func:`risk_of_sums` takes them.
+        level: Of the interval.
+
+    Returns:
+        The interval.
+    """
+    totals = totals.double()
+    average, rate, n = _means(totals)
+    size = n / _left_to_chance(totals, n)
+    near, far = exact_ends(rate * size, size, level)
+    return Interval("risk_gap", average - rate, average - far, average - near, level, "score", 0)
+
+
+def _means(totals: Tensor) -> tuple[float, float, float]:
+    """Return mean risk, event rate, and what the rate is worth in equal rows."""
+    count, risk, events = (part.sum().item() for part in totals[:3])
+    n = count if len(totals) == 3 else worth(*totals[[0, 2, 3, 4]].sum(1)).item()
+    return risk / count, min(1.0, events / count), n
 
 
 def _finding(gap: Interval, chance: Consistency) -> RiskFinding:
