@@ -10,7 +10,9 @@ from typing import Unpack
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._others import Others, others_of
@@ -28,6 +30,7 @@ from surefoot.auditing.files import files_of, open_predictions
 from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics import Stream
+from surefoot.metrics._weights import sums_as
 from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.interval import Interval
 from surefoot.records import check_output
@@ -158,33 +161,33 @@ def _check_number(fitted: Calibrator, to: FittedTo, row: Array) -> None:
 def _apply_labelled(
     fitted: Calibrator, source: Source, reading: Reading, path: Path, out: Path, on_rows: OnRows | None
 ) -> Applied:
-    shape, where = (reading.n, reading.n_classes), path.name
+    shape, where = (reading.stored, reading.n_classes), path.name
     column, of = _column(source.class_names, shape[1], where)
-    bins, losses = Stream("ece" if column is None else "classwise_ece"), 0.0
+    bins, losses = Stream("ece" if column is None else "classwise_ece"), ValueSums()
     columns, labels_name = source.columns
     kind = None if source.percent else source.kind or "logits"
     layout = _layout(path, out, columns, kind, _names(source.class_names, shape[1]))
-    others = Others(others_of(path, reading.n, _left_out(out, columns, labels_name, layout)))
+    others = Others(others_of(path, shape[0], _left_out(out, columns, labels_name, layout)))
     is_table = table_suffix(path) in TABLES
     with open_sink(out, shape, source.class_names, layout) as sink:
-        for rows, truth in walk(source, where, on_rows):
+        for rows, truth, weights in walk(source, where, on_rows, as_stored=True):
             log_p = torch.from_numpy(fitted.logits(rows.numpy())).log_softmax(1)
-            bins.update(log_p.exp(), truth)
-            losses -= log_p.gather(1, truth[:, None]).sum().item()
+            bins.update(log_p.exp(), truth, weights)
+            losses.add(-log_p.gather(1, truth[:, None]).squeeze(1), weights)
             # A table keeps its own label column when it is written as a table.
             kept = None if is_table and out.suffix != ".npz" else truth.numpy()
             sink.add(log_p.numpy(), kept, others.take(len(truth)))
     before = reading.bins.sums if column is None else reading.class_bins.sums[:, column]
-    after = bins.sums if column is None else bins.sums[:, column]
+    after = sums_as(bins.sums if column is None else bins.sums[:, column], source.weights_are)
     return Applied(
         file=where,
         took=source.took,
         calibrator=fitted.name,
-        n=reading.n,
+        n=reading.stored,
         of=of,
-        means=(before[1].sum().item() / reading.n, after[1].sum().item() / reading.n),
+        means=(_mean(before), _mean(after)),
         before=CalibrationScores(bootstrap_sums("ece", before), reading.values["nll"].mean),
-        after=CalibrationScores(bootstrap_sums("ece", after), losses / reading.n),
+        after=CalibrationScores(bootstrap_sums("ece", after), losses.mean),
         notes=(*reading.doubts, *source.notes),
     )
 
@@ -195,6 +198,11 @@ def _column(class_names: tuple[str, ...], n_classes: int, where: str) -> tuple[i
         return None, "confidence"
     positive = choose_positive(class_names, None, where)
     return positive.index, f"P({positive.name})"
+
+
+def _mean(sums: Tensor) -> float:
+    """Return the mean of what was added up in bins."""
+    return (sums[1].sum() / sums[0].sum()).item()
 
 
 def _apply_unlabelled(fitted: Calibrator, scores: Scores, to: FittedTo, path: Path, out: Path) -> Applied:

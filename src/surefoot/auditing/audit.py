@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+import torch
+
 from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measure, wanted
 from surefoot.auditing._names import Split
 from surefoot.auditing._reading import OnRows, Reading, read
@@ -182,14 +184,33 @@ def audit_source(
 
 
 def _risk_coverage(reading: Reading, points: int = 100) -> tuple[tuple[float, float], ...]:
-    risk = risk_coverage(reading.confidence, reading.correct)
+    risk = risk_coverage(reading.confidence, reading.correct, reading.top_weights)
     n = len(risk)
+    if reading.top_weights is not None:  # the surest first, as the curve goes
+        filled = reading.top_weights[(-reading.confidence.double()).argsort(stable=True)].cumsum(0)
+        places = torch.searchsorted(filled, filled[-1] * torch.arange(1, points + 1) / points).clamp(max=n - 1).unique()
+        return tuple(zip((filled[places] / filled[-1]).tolist(), risk[places].tolist(), strict=True))
     counts = sorted({math.ceil(n * (i + 1) / points) for i in range(points)})
     return tuple((k / n, risk[k - 1].item()) for k in counts)
 
 
+def _weight_notes(reading: Reading, source: Source) -> list[str]:
+    seen = reading.weighing
+    if not seen.rows:
+        return []
+    if source.weights_are == "counts":
+        return [f"Each row stands for as many as its weight says: {seen.rows:,} rows count as {reading.n:,}."]
+    left = (
+        "" if reading.n == seen.rows else f", of which {seen.rows - reading.n:,} have a weight of 0 and do not count,"
+    )
+    return [
+        f"Rows are weighted: {seen.rows:,} rows{left} with weights that sum to {seen.total:,.6g} tell as much as "
+        f"{seen.effective:,.0f} equally weighted ones would; intervals go by that."
+    ]
+
+
 def _notes(reading: Reading, source: Source) -> list[str]:
-    notes = list(source.notes)
+    notes = [*source.notes, *_weight_notes(reading, source)]
     seen = int((reading.class_bins.sums[2].sum(1) > 0).sum())
     if reading.impossible:
         rows = "1 row gives" if reading.impossible == 1 else f"{reading.impossible:,} rows give"

@@ -139,15 +139,20 @@ def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading)
             f"Expected predictions for the same examples, but {audit_a.file} and {audit_b.file} have other labels. "
             "Bring the rows into one order, or audit them one by one."
         )
+    if a.weighing.digest != b.weighing.digest:
+        raise InputError(
+            f"Expected the same weights for the same examples, but those of {audit_a.file} and {audit_b.file} differ. "
+            "Give each example one weight, or let all count alike with --no-weights."
+        )
 
 
 def _accuracy(reading: Reading) -> float:
-    n, _, hits = reading.bins.sums.sum(1).tolist()
+    n, _, hits = reading.bins.sums[:3].sum(1).tolist()
     return float(hits / n)
 
 
 def _gap(reading: Reading) -> float:
-    n, confidence, hits = reading.bins.sums.sum(1).tolist()
+    n, confidence, hits = reading.bins.sums[:3].sum(1).tolist()
     return float((confidence - hits) / n)
 
 
