@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surefoot.auditing import audit
+from surefoot.auditing import audit, calibrate
 from surefoot.calibrators import load
+from surefoot.schema import Predictions
 from tests.auditing.made import NAMES, made, softmax, write
 from tests.conftest import RunCommand
 
@@ -111,6 +112,18 @@ def test_what_it_brings_has_an_interval_and_what_was_not_compared_a_reason(
     prior = "prior:train=" + "/".join(["1"] * 12)
     assert run_command("calibrate", "a.npz", "--method", prior).returncode == 0
     assert load(tmp_path / "calibrator.json").name == "prior"
+
+
+def test_weights_of_a_file_enter_the_fit() -> None:
+    logits, labels = made(400, temperature=0.5)
+    counts = np.random.default_rng(0).integers(0, 4, 400)
+    once = Predictions(logits, labels, "calibration", weights=counts.astype(float))
+    again = once.rows(np.repeat(np.arange(400), counts))
+    weighed, repeated = (
+        calibrate(once, method="vector"),
+        calibrate(Predictions(again.logits, again.labels, "calibration"), method="vector"),
+    )
+    np.testing.assert_allclose(weighed.calibrator.probs(logits), repeated.calibrator.probs(logits), atol=1e-6)
 
 
 def test_what_cannot_be_fitted_or_applied(tmp_path: Path, run_command: RunCommand) -> None:

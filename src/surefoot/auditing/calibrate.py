@@ -197,5 +197,4 @@ def _finite_mean(reading: Reading) -> float:
 
 def _predictions(reading: Reading, source: Source) -> Predictions:
     """Return the rows that were kept, with what else is known of them."""
-    weights = getattr(reading, "weights", None)
-    return Predictions(reading.logits, reading.labels, "calibration", weights=weights, form=source.form)
+    return Predictions(reading.logits, reading.labels, "calibration", weights=reading.weights, form=source.form)
