@@ -111,7 +111,7 @@ def _prune(binnings: list[Binning]) -> tuple[list[Binning], Array]:
 
 def _seconds(n: int, n_classes: int) -> float:
     """Guess how long a fit takes on one core: so many binnings of each class."""
-    return n_classes * 10 * n ** (1 / 3) * (1.5e-4 + 8e-9 * n)
+    return float(n_classes * 10 * n ** (1 / 3) * (1.5e-4 + 8e-9 * n))
 
 
 @CALIBRATORS.register("bbq", reference="Naeini et al. 2015", keeps_order=False, seconds=_seconds)

@@ -225,7 +225,8 @@ def _rows_like(given: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, ...]]:
     n, draw = len(given[0]), make_generator(0, "export")
     for start in range(n, COMPARED, _AT_ONCE):
         rows = min(_AT_ONCE, COMPARED - start)
-        a, b = torch.randint(n, (2, rows), generator=draw)
+        a = torch.randint(n, (rows,), generator=draw)
+        b = (a + torch.randint(1, max(2, n), (rows,), generator=draw)) % n  # another one, where there is
         share = torch.rand(rows, generator=draw, dtype=torch.float64)
         yield tuple(_between(each.cpu(), a, b, share).to(each.device) for each in given)
 
