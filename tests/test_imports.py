@@ -47,6 +47,7 @@ SIDEWAYS = {
     ("trained", "trackers"),
     ("shift", "trained"),
     ("studies", "report"),
+    ("calibrated", "integrations"),  # a calibrated model writes itself as ONNX
     ("api", "integrations"),
     ("integrations", "api"),
     ("__main__", "cli"),

@@ -175,6 +175,7 @@ def _two(fitted: FittedTo) -> bool:
 
 def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: FittedTo) -> tuple[str, ...]:
     if fitted.scores and all(name in first for name in fitted.scores):
+        _check_no_more(path, first, fitted.scores)
         return fitted.scores
     parts = [part for part in map(take_apart, first) if part and part.role in _RANK]
     lists = [part for part in parts if np.ndim(first[part.key][0]) == 1]
@@ -196,6 +197,19 @@ def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: 
         f"Expected the scores that the calibrator was fitted on, such as {wanted}, but {path.name} has {seen}. "
         "Rename them."
     )
+
+
+def _check_no_more(path: Path, first: Mapping[str, Sequence[Any] | Array], scores: tuple[str, ...]) -> None:
+    """Refuse a file with a class more than the calibrator knows: a column called like its scores that is none."""
+    start = next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in scores)), "")
+    if len(scores) == 1 or not start:
+        return
+    more = [name for name in first if name.startswith(start) and name not in scores and _is_number(first[name][0])]
+    if more:
+        raise InputError(
+            f"Expected {len(scores)} classes, which the calibrator was fitted on, but {path.name} has {more[0]} beside "
+            f"{scores[0]}…{scores[-1]}. Fit one on predictions of the same model, or name the columns with --scores."
+        )
 
 
 def _is_number(value: Any) -> bool:

@@ -32,6 +32,7 @@ from surefoot.metrics.auroc import auroc, misclassification_auroc, threshold_aur
 from surefoot.metrics.bootstrap import bootstrap, bootstrap_sums, paired_bootstrap
 from surefoot.metrics.brier import brier
 from surefoot.metrics.brier_parts import brier_calibration, brier_refinement
+from surefoot.metrics.canonical_ece import canonical_ece
 from surefoot.metrics.chance import Chance, chance
 from surefoot.metrics.classwise_ece import classwise_ece
 from surefoot.metrics.debiased_ece import debiased_ece, debiased_rms_ce
@@ -71,6 +72,7 @@ __all__ = [
     "brier",
     "brier_calibration",
     "brier_refinement",
+    "canonical_ece",
     "chance",
     "check",
     "classwise_ece",

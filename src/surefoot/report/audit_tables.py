@@ -220,13 +220,12 @@ def calibrators_table(values: Json) -> Table:
     is_risk = values.get("n_classes") == 2
     nll, brier, ece, accuracy = (QUANTITIES[key].label for key in ("nll", "brier", "ece", "accuracy"))
     of_risk = f"{ece} of P" if is_risk else ece
-    table = _table("calibrator", nll, "above best", brier, of_risk, accuracy, "parameters")
+    table = _table("calibrator", nll, "gain in NLL", brier, of_risk, accuracy, "parameters")
     for each in values["candidates"]:
-        above = "" if not each["above_best"] else f"{each['above_best']:.4f} ± {each['standard_error']:.4f}"
-        above = "∞" if each["above_best"] is None else above
+        gain = "" if each["name"] == "none" else _gain(each)
         cells = (
             "∞" if each["nll"] is None else f"{each['nll']:.4f}",
-            above,
+            gain,
             f"{each['brier']:.4f}",
             f"{100 * each['risk_ece' if is_risk else 'ece']:.1f} %",
             f"{100 * each['accuracy']:.1f} %",
@@ -234,7 +233,17 @@ def calibrators_table(values: Json) -> Table:
         )
         table.add_row(f"{each['name']} {'★' if each['name'] == values['best'] else ''}", *cells)
     rows = f"{show_count(values['compared_on'])} rows, {values['n_folds']} parts"
-    left = f" Left out, with more parameters than rows: {', '.join(values['left_out'])}." if values["left_out"] else ""
-    table.caption = f"On rows that each was not fitted on: {rows}. ★ the one to use.{left}"
+    reasons: dict[str, list[str]] = {}
+    for name, reason in values["left_out"].items():
+        reasons.setdefault(reason, []).append(name)
+    left = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
+    left = f" Left out: {left}." if left else ""
+    table.caption = f"On rows that each was not fitted on: {rows}; gains as 95 % intervals. ★ the one to use.{left}"
     table.caption_justify = "left"
     return table
+
+
+def _gain(candidate: Json) -> str:
+    """Write by how much a calibrator lowers the NLL, with its interval."""
+    low, high = candidate["change_low"], candidate["change_high"]
+    return "–" if low is None or high is None else f"{-high:.4f}…{-low:.4f}"
