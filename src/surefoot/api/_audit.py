@@ -11,7 +11,7 @@ from surefoot.api._text import as_text
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
-    from surefoot.auditing import Audit, AuditComparison
+    from surefoot.auditing import Audit, AuditComparison, Threshold
     from surefoot.metrics.interval import Interval
     from surefoot.metrics.verdict import CalibrationVerdict
 
@@ -24,6 +24,7 @@ LABELS_ARE = (
     "What labels mean, where it could be two things: class numbers from-0 or from-1, or names. Says also that the file "
     "is right as it is."
 )
+RISK = "Share of wrong answers that is allowed, such as 0.02: finds the confidence above which to act. Or 0.01,0.05."
 MODEL = "Which model, where a file holds several."
 
 
@@ -56,6 +57,13 @@ class AuditReport:
     def measures(self) -> dict[str, Interval]:
         """Every measure with its interval, by name; fractions."""
         return self.audit.measures
+
+    @property
+    def threshold(self) -> Threshold:
+        """The confidence above which to act, for the first risk that was said to be allowed."""
+        if not self.audit.thresholds:
+            raise InputError("Expected a risk that is allowed, but got none. Say risk=0.02.")
+        return self.audit.thresholds[0]
 
     def sentence(self) -> str:
         """Say in one line what a person can act on."""
@@ -126,6 +134,7 @@ def audit(
     metrics: Annotated[
         str | Sequence[str] | None, "What to show: ece,nll,brier; ece:n_bins=30; your own as module:function."
     ] = None,
+    risk: Annotated[str | float | Sequence[float] | None, RISK] = None,
     class_names: Sequence[str] = (),
     on_rows: Callable[[int, float | None], None] | None = None,
 ) -> AuditReport:
@@ -146,6 +155,7 @@ def audit(
         bins: Bins of confidence.
         level: Level of the intervals.
         metrics: What to show beside the verdict; else the usual measures.
+        risk: Shares of wrong answers that are allowed: the report's ``threshold`` is the confidence above which to act.
         class_names: One per class, beside ``probs`` or ``logits``.
         on_rows: Called while reading, with the rows read and their share of all.
 
@@ -166,7 +176,7 @@ def audit(
 
     source, told = read_source(source, logits, probs, percent, scores, labels, labels_are, group, class_names)
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
-    options |= {"n_bins": bins, "level": level, "metrics": metrics, "on_rows": on_rows}
+    options |= {"n_bins": bins, "level": level, "metrics": metrics, "risk": risk, "on_rows": on_rows}
     if other is None:
         return AuditReport(tuple(audit_models(source, **options)))
     both = compare_audits(source, in_memory(other), **options)

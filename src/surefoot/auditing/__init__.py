@@ -8,12 +8,14 @@ from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.files import files_of, open_predictions
 from surefoot.auditing.result import Audit, AuditComparison
+from surefoot.auditing.thresholds import Threshold
 
 __all__ = [
     "Applied",
     "Audit",
     "AuditComparison",
     "Fitted",
+    "Threshold",
     "apply",
     "audit",
     "calibrate",

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.auditing._confidence_counts import ConfidenceCounts
 from surefoot.auditing._doubts import doubts_about
 from surefoot.auditing._kind import no_probabilities
 from surefoot.auditing._labels import Array
@@ -101,6 +102,7 @@ def read(
     where: str,
     metrics: Sequence[str] = (),
     sampled_values: int = SAMPLED_VALUES,
+    counts: ConfidenceCounts | None = None,
     on_rows: OnRows | None = None,
 ) -> Reading:
     """Walk through all rows once.
@@ -111,6 +113,7 @@ def read(
         where: The file, for messages.
         metrics: Keys of those that are wanted; NLL and Brier score, and what bins tell, are always there.
         sampled_values: How many rows × classes to keep.
+        counts: Where answers are counted by their confidence, to choose thresholds.
         on_rows: Called while reading.
 
     Returns:
@@ -146,8 +149,11 @@ def read(
         if probs.shape[1] == 2:
             _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins, where)
         logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
-        rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
+        halves = folds.next(len(labels))
+        rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, halves)
         tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
+        if counts is not None:
+            counts.add(confidence, correct, halves, chunk.groups, chunk.weights)
         digest.update(np.ascontiguousarray(chunk.labels).tobytes())
         reading.n += len(labels)
         if on_rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -83,9 +83,19 @@ def plan(n: int, risk: float, level: float) -> tuple[Counts, Counts]:
     return ranks, budget
 
 
-def surest_cells(
-    count: Counts, errors: Counts, risk: float, level: float, source: Generator
-) -> tuple[int, float] | None:
+class Stop(NamedTuple):
+    """Where tests ended: the last cell to be taken, and what its test counted at which level.
+
+    ``cell`` is None where no test was passed; the rest is then of the first one, or of all rows if they are too few.
+    """
+
+    cell: int | None
+    n: int
+    errors: int
+    level: float
+
+
+def surest_cells(count: Counts, errors: Counts, risk: float, level: float, source: Generator) -> Stop:
     """Find how far down from the surest cell answers are wrong at most a share ``risk`` of the time.
 
     Args:
@@ -96,24 +106,28 @@ def surest_cells(
         source: Puts the answers within a cell in order.
 
     Returns:
-        The last cell to be taken, and the level of its test; None if there is none.
+        The last cell to be taken.
 
     Example:
         >>> from surefoot.seeding import generator
         >>> surest_cells(np.array([400, 600]), np.array([0, 90]), 0.02, 0.95, generator(0, "example"))
-        (0, 0.95)
+        Stop(cell=0, n=400, errors=0, level=0.95)
     """
     above, wrong = count.cumsum(), errors.cumsum()
-    ranks, budget = plan(int(above[-1]) if len(above) else 0, risk, level)
+    ranks, budget = plan(int(count.sum()), risk, level)
+    if not len(ranks):
+        return Stop(None, int(count.sum()), int(errors.sum()), level)
     cells = np.searchsorted(above, ranks)  # the cell in which that many are reached
     inside = _wrong_among_first(ranks, cells, count, errors, source)
     p_first = _p_value(inside, ranks, risk)
     p_cell = _p_value(wrong[cells], above[cells], risk)
-    found, left = None, 0.0
-    for cell, own, first, whole in zip(cells.tolist(), budget, p_first, p_cell, strict=True):
-        left += own
-        if max(first, whole) <= left:
-            found = (cell, float(1 - left))
+    whole = Stop(None, int(above[cells[0]]), int(wrong[cells[0]]), float(1 - budget[0]))
+    found = whole if p_cell[0] >= p_first[0] else whole._replace(n=int(ranks[0]), errors=int(inside[0]))
+    left = 0.0
+    for cell, own, p in zip(cells.tolist(), budget.tolist(), np.maximum(p_first, p_cell).tolist(), strict=True):
+        left = left + own
+        if p <= left:
+            found = Stop(cell, int(above[cell]), int(wrong[cell]), 1 - left)
         else:
             left = 0.0
     return found

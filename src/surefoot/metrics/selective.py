@@ -11,7 +11,7 @@ from torch import Generator
 
 from surefoot.errors import InputError, OptionError
 from surefoot.metrics._input import Values, as_tensor
-from surefoot.metrics._sequence import Counts, plan, rows_needed, surest_cells, upper_bound
+from surefoot.metrics._sequence import Counts, rows_needed, surest_cells, upper_bound
 from surefoot.metrics.interval import Interval, check_level
 from surefoot.metrics.shares import exact_ends
 from surefoot.seeding import generator as make_generator
@@ -163,19 +163,19 @@ def threshold_of_cells(
     """
     check_level(level)
     check_risk(risk)
-    n, needed = int(count.sum()), rows_needed(risk, level)
     found = surest_cells(count, errors, risk, level, generator or make_generator(0, "risk threshold"))
-    total = {"n": n, "needed": needed, "rows": n if rows is None else rows}
-    if found is None:
-        ranks, _ = plan(n, risk, level)
-        first = int(ranks[0]) if len(ranks) else n
-        cell = int(np.searchsorted(count.cumsum(), first))
-        above, wrong = (int(each[: cell + 1].sum()) for each in (count, errors))
-        return RiskThreshold(risk, level, None, upper_bound(wrong, above, level), n_above=above, errors=wrong, **total)
-    cell, at = found
-    above, wrong = (int(each[: cell + 1].sum()) for each in (count, errors))
-    bound = min(risk, upper_bound(wrong, above, at))
-    return RiskThreshold(risk, level, float(values[cell]), bound, n_above=above, errors=wrong, **total)
+    n, bound = int(count.sum()), upper_bound(found.errors, found.n, found.level)
+    return RiskThreshold(
+        risk=risk,
+        level=level,
+        threshold=None if found.cell is None else float(values[found.cell]),
+        bound=bound if found.cell is None else min(risk, bound),  # above it by rounding only
+        n=n,
+        n_above=found.n,
+        errors=found.errors,
+        needed=rows_needed(risk, level),
+        rows=n if rows is None else rows,
+    )
 
 
 def risk_above(threshold: float, confidence: Values, correct: Values, *, level: float = 0.95) -> RiskCheck:
