@@ -27,6 +27,7 @@ from surefoot.report.risk import (
     slice_row,
 )
 from surefoot.report.risk_figures import risk_reliability_figure
+from surefoot.report.thresholds import GROUP_HEADS, threshold_cards
 
 Json = Mapping[str, Any]
 
@@ -60,10 +61,11 @@ def write_audit_page(
     ]
     cards_of = risk_cards if is_risk else _cards
     cards = [card for model in models for card in cards_of(model, alone=len(models) == 1)]
+    thresholds = [found for model in models if (found := threshold_cards(model))]
     return write_document(
         "audit.html",
         path,
-        figures=_figures(models, cards),
+        figures=_figures(models, cards, thresholds),
         title=_title(audits),
         sentences=_sentences(labels, audits, comparison),
         command=command,
@@ -75,6 +77,8 @@ def write_audit_page(
         rows=_measure_rows(audits, comparison),
         cards=cards,
         views=[("", "as shown")],
+        thresholds=thresholds,
+        threshold_heads=GROUP_HEADS,
         slices=[table for model in models for table in _slice_tables(model)],
         advice=[_advice(audit) for audit in audits],
         repair_commands=list(repair_commands),
@@ -227,8 +231,11 @@ def _slice_row(each: Json) -> tuple[str, ...]:
     )
 
 
-def _figures(models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    figures = [{"id": card["id"], "switch": "view", "views": {"": _diagram(card)}} for card in cards]
+def _figures(
+    models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, Any]], thresholds: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    figures = [{"id": each["id"], "views": {"": each["figure"]}} for each in thresholds]
+    figures += [{"id": card["id"], "switch": "view", "views": {"": _diagram(card)}} for card in cards]
     for model in models:
         classes = class_figure(model["audit"]["verdict"]["classes"], model["mark"])
         figures.append({"id": f"classes-{model['id']}", "views": {"": classes}})

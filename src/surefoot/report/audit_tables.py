@@ -14,6 +14,7 @@ from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
 from surefoot.report.quantities import QUANTITIES
 from surefoot.report.risk import REPAIR_HEADS, SLICE_HEADS, measures_of, of_two, positive_words, repair_rows, slice_row
+from surefoot.report.thresholds import GROUP_HEADS, group_columns, group_rows, group_words, threshold_text
 
 Json = Mapping[str, Any]
 _FEW = 5  # classes shown
@@ -52,6 +53,7 @@ def audit_text(audits: Sequence[Json], comparison: Json | None = None) -> Iterat
         yield _models(audits)
     else:
         yield Text(f"{audits[0]['sentence']}.", "bold")
+        yield from threshold_text(audits[0])
         yield ""
         yield _measures(audits[0])
     for audit in audits:
@@ -141,6 +143,7 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
     yield ""
     if named:
         yield Text(name_of(audit), "bold")
+        yield from threshold_text(audit)
     two = audit.get("two_classes")
     if two and two["repairs"] and audit["verdict"]["finding"] != "calibrated":
         yield _repairs(two)
@@ -150,6 +153,12 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield Text(f"Worst classes by the ECE of their probability: {words}.")
     if audit["slices"]:
         yield _slices(audit)
+    for each in audit.get("thresholds", ()):
+        for column in group_columns(each):
+            yield ""
+            yield Text(group_words(each, column))
+            if rows := group_rows(each, column):
+                yield _groups(column, rows)
     for note in (*_without(audit), *audit["notes"]):
         yield Text(f"Note: {note}")
     if two:
@@ -186,6 +195,13 @@ def _slices(audit: Json) -> Table:
             verdict["finding"],
         )
     return _cut(table, audit)
+
+
+def _groups(column: str, rows: Sequence[tuple[str, ...]]) -> Table:
+    table = _table(column, *GROUP_HEADS)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _cut(table: Table, audit: Json) -> Table:
