@@ -13,7 +13,7 @@ from surefoot.report.marks import Mark
 from surefoot.report.numbers import show_count
 
 Json = Mapping[str, Any]
-_MOST = 6.0  # times the risk that is allowed: what lies higher is cut off where the curve goes there only at its start
+_MOST = 2.5  # times the risk that is allowed: the curve is cut off where it goes higher
 
 
 def threshold_text(audit: Json) -> Iterator[Text]:
@@ -218,13 +218,13 @@ def _points(each: Json, mark: Mark) -> list[Figure]:
     chosen, check = each["chosen"], each["check"]
     share, name = chosen["errors"] / chosen["n_above"], html.escape(f"above {each['threshold']:.14g}")
     at = _point(chosen["n_above"] / chosen["n"], share, share, chosen["bound"])
-    at |= {"marker": {"color": mark.color, "size": 11, "symbol": "circle"}}
+    at |= {"marker": {"color": mark.color, "size": 8, "symbol": "circle"}}
     at |= {"hovertemplate": f"{name}<br>chosen: %{{y:.2%}} wrong, bound {chosen['bound']:.2%}<extra></extra>"}
     if check is None or check["risk"] is None:
         return [at]
     risk = check["risk"]
     other = _point(check["coverage"]["estimate"], risk["estimate"], risk["low"], risk["high"])
-    other |= {"marker": {"color": "--ink", "size": 11, "symbol": "square-open", "line": {"width": 2}}}
+    other |= {"marker": {"color": "--ink", "size": 10, "symbol": "square-open", "line": {"width": 1.5}}}
     other |= {"hovertemplate": f"{name}<br>checked: %{{y:.2%}} wrong, covers %{{x:.1%}}<extra></extra>"}
     return [at, other]
 
