@@ -55,12 +55,7 @@ def test_same_as_on_all_rows_at_once(tmp_path: Path) -> None:
     check = risk_above(threshold.threshold, confidence[half == 1], right[half == 1])
     assert threshold.check is not None
     assert threshold.check.risk is not None
-    assert (threshold.check.n, threshold.check.n_above, threshold.check.errors) == (
-        check.n,
-        check.n_above,
-        check.errors,
-    )
-    assert threshold.check.risk.high == pytest.approx(check.risk.high)  # type: ignore[union-attr]
+    assert threshold.check == check
     above = (half == 0) & (confidence >= threshold.threshold)
     assert (threshold.chosen.n_above, threshold.chosen.errors) == (above.sum(), (above & ~right).sum())
     assert threshold.chosen_on == "one half of the rows"
@@ -73,11 +68,8 @@ def test_a_calibration_set_chooses_and_the_test_set_checks(tmp_path: Path) -> No
     np.savez(tmp_path / "a.npz", **arrays)
     (found,) = audit(tmp_path / "a.npz", risk=0.02)
     (threshold,) = found.thresholds
-    assert (threshold.chosen.n, threshold.chosen_on, threshold.checked_on) == (
-        2000,
-        "the calibration set",
-        "the test set",
-    )
+    assert (threshold.chosen_on, threshold.checked_on) == ("the calibration set", "the test set")
+    assert threshold.chosen.n == 2000
     assert threshold.check is not None
     assert threshold.check.n == 3000
     assert threshold.holds
@@ -101,7 +93,7 @@ def test_the_sentences() -> None:
     good, none = report.audit.thresholds
     assert report.threshold is good
     assert good.sentence().startswith(
-        f"above {good.threshold:.14g} the answer is wrong at most 2 % of the time (95 % confidence); this covers 7"
+        f"above {good.threshold:.14g} the answer is wrong at most 2 % of the time (95 % confidence); this covers 8"
     )
     assert " % of the cases; on the other half: " in good.sentence()
     assert none.sentence() == (
@@ -137,15 +129,15 @@ def test_rounded_confidences_are_taken_as_they_are_written() -> None:
 
 
 def test_groups_have_their_own_and_the_common_threshold(tmp_path: Path, run_command: RunCommand) -> None:
-    logits, labels = sure(9000)
-    site = np.array(["a", "b", "c"] * 3000)
-    labels = np.where((site == "b") & (np.arange(9000) % 7 == 0), (labels + 1) % 3, labels)  # mislabelled at one site
+    logits, labels = sure(4500)
+    site = np.array(["a", "b", "c"] * 1500)
+    labels = np.where((site == "b") & (np.arange(4500) % 7 == 0), (labels + 1) % 3, labels)  # mislabelled at one site
     np.savez(tmp_path / "a.npz", logits=logits, labels=labels, site=site)
     (found,) = audit(tmp_path / "a.npz", groups=["site"], risk=0.1)
     (threshold,) = found.thresholds
     assert [each.value for each in threshold.groups] == ["a", "b", "c"]
     probs = softmax(logits)
-    confidence, right, half = probs.max(1), probs.argmax(1) == labels, halves(9000)
+    confidence, right, half = probs.max(1), probs.argmax(1) == labels, halves(4500)
     for each in threshold.groups:
         rows = site == each.value
         own = risk_threshold(confidence[rows & (half == 0)], right[rows & (half == 0)], risk=0.1, level=1 - 0.05 / 3)
@@ -171,17 +163,16 @@ def test_from_the_command_line_as_json(tmp_path: Path, run_command: RunCommand) 
     assert rule == json.loads(json.dumps(sf.audit(tmp_path / "a.npz", risk=0.02).threshold.to_json()))
     both = compare_audits(tmp_path / "a.npz", tmp_path / "a.npz", risk=0.02)
     assert both.a.thresholds == both.b.thresholds
-    assert "thresholds" not in json.loads(done.stdout)["audits"][0]["verdict"]
-    for risk in ("2", "zero", "0.02,", "-0.1"):
-        done = run_command("audit", "a.npz", f"--risk={risk}", "--no-page", cwd=tmp_path)
-        assert done.returncode != 0
-        assert "Expected a risk between 0 and 1, such as 0.02 for 2 %" in done.stderr
+    done = run_command("audit", "a.npz", "--risk", "2", "--no-page", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "Expected a risk between 0 and 1, such as 0.02 for 2 %" in done.stderr
 
 
-def test_risks_as_people_write_them() -> None:
+@pytest.mark.parametrize("risk", ["2", "zero", "0.02,", "-0.1", "", [], [0.1, 1.0], 0])
+def test_risks_as_people_write_them(risk: object) -> None:
     assert risks_of("0.01,0.05") == risks_of([0.01, 0.05]) == (0.01, 0.05)
-    with pytest.raises(InputError, match=r"or several as 0\.01,0\.05, but got \[\]\. Say the share"):
-        risks_of([])
+    with pytest.raises(InputError, match=r"for 2 %, or several as 0\.01,0\.05, but got .*\. Say the share of wrong"):
+        risks_of(risk)  # type: ignore[arg-type]
 
 
 def counted(weights: np.ndarray | None, pieces: int, *, are_counts: bool = False) -> ConfidenceCounts:
