@@ -1,13 +1,18 @@
 """For the reviewer with predictions: can they be trusted, and how can they be repaired?"""
 
 from surefoot.auditing._labels import check_meaning
-from surefoot.auditing._memory import hold
+from surefoot.auditing._memory import hold, with_columns
+from surefoot.auditing._outputs import hold_outputs
+from surefoot.auditing._paths import find_files, is_path
+from surefoot.auditing._weights import check_counting
 from surefoot.auditing.apply import Applied, apply
 from surefoot.auditing.audit import audit
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.files import files_of, open_predictions
+from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
+from surefoot.auditing.several import Several, audit_several
 from surefoot.auditing.thresholds import Threshold
 
 __all__ = [
@@ -15,13 +20,21 @@ __all__ = [
     "Audit",
     "AuditComparison",
     "Fitted",
+    "Ranking",
+    "Several",
     "Threshold",
     "apply",
     "audit",
+    "audit_several",
     "calibrate",
+    "check_counting",
     "check_meaning",
     "compare_audits",
     "files_of",
+    "find_files",
     "hold",
+    "hold_outputs",
+    "is_path",
     "open_predictions",
+    "with_columns",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from surefoot.auditing._names import Kind
 from surefoot.auditing._repair import Repair
 from surefoot.auditing._risk_words import compare_words, repair_words, risk_words
+from surefoot.auditing._slices import FEW, SliceVerdict, slice_words
 from surefoot.auditing._two_classes import TwoClasses
 from surefoot.auditing.better import Better
 from surefoot.auditing.thresholds import Threshold
@@ -17,22 +18,9 @@ from surefoot.metric_keys import read_metric
 from surefoot.metrics.chance import Chance
 from surefoot.metrics.describe import describe
 from surefoot.metrics.interval import Interval
-from surefoot.metrics.risk import Risk
 from surefoot.metrics.verdict import CalibrationVerdict
 
-FEW = 10  # examples, below which nothing is said about calibration
 HELPS = 0.7  # of the ECE that may be left for a repair to be called one
-
-
-@dataclass(frozen=True)
-class SliceVerdict:
-    """One value of a group column."""
-
-    column: str
-    value: str
-    verdict: CalibrationVerdict
-    risk: Risk | None = None
-    """Of two classes: the risk beside the events."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +76,10 @@ class Audit:
             pieces.append(f"worst class: {self.class_name(self.verdict.classes[0].label)}")
         return "; ".join(piece for piece in pieces if piece)
 
+    def slices_sentence(self) -> str:
+        """Say which slices are off, after a correction for how many were looked at; nothing where there are none."""
+        return slice_words(self.slices)
+
     def _found(self) -> str:
         gap, ece, chance = self.verdict.gap, self.verdict.ece, self.verdict.consistency
         level = f"{100 * gap.level:.0f} %"
@@ -142,7 +134,8 @@ class Audit:
                 "advised": [each.name for each in self.two_classes.advised],
             }
         values["thresholds"] = [each.to_json() for each in self.thresholds]
-        return {"sentence": self.sentence(), "temperature_helps": self.helps, **values}
+        said = {"sentence": self.sentence(), "slices_sentence": self.slices_sentence()}
+        return {**said, "temperature_helps": self.helps, **values}
 
 
 @dataclass(frozen=True)
