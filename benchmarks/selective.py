@@ -74,7 +74,7 @@ def stairs(risk: float) -> Population:
 POPULATIONS: dict[str, Callable[[float], Population]] = {
     "calibrated, confidence 50–100 %": lambda _: smooth(lambda u: 0.5 * u**2),
     "calibrated, mostly sure": lambda _: smooth(lambda u: 0.5 * u**6),
-    "over-confident: errors four times as often as said": lambda r: smooth(lambda u: np.minimum(1, 2 * r * u)),
+    "over-confident: wrong four times as often as said": lambda _: smooth(lambda u: np.minimum(1, 2 * u**4)),
     "1 in 100 of the surest mislabelled": lambda _: smooth(lambda u: 0.01 + 0.3 * u**4),
     "five confidences only": lambda r: Population(
         np.array([0.3, 0.25, 0.2, 0.15, 0.1]), np.array([0.2, 0.6, 1.2, 6, 8]) * r, tied=True
