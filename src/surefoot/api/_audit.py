@@ -24,6 +24,7 @@ LABELS_ARE = (
     "What labels mean, where it could be two things: class numbers from-0 or from-1, or names. Says also that the file "
     "is right as it is."
 )
+RISK = "Share of wrong answers that is allowed, such as 0.02: finds the confidence above which to act. Or 0.01,0.05."
 MODEL = "Which model, where a file holds several."
 
 
@@ -53,6 +54,7 @@ def audit(
     metrics: Annotated[
         str | Sequence[str] | None, "What to show: ece,nll,brier; ece:n_bins=30; your own as module:function."
     ] = None,
+    risk: Annotated[str | float | Sequence[float] | None, RISK] = None,
     class_names: Sequence[str] = (),
     names: Sequence[str] = (),
     on_rows: Callable[[int, float | None], None] | None = None,
@@ -82,6 +84,7 @@ def audit(
         bins: Bins of confidence.
         level: Level of the intervals.
         metrics: What to show beside the verdict; else the usual measures.
+        risk: Shares of wrong answers that are allowed: the report's ``threshold`` is the confidence above which to act.
         class_names: One per class, beside ``probs`` or ``logits``.
         names: What to call several sources; else as their files.
         on_rows: Called while reading, with the rows read and their share of all.
@@ -117,7 +120,7 @@ def audit(
         header=header,
     )
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
-    options |= {"n_bins": bins, "level": level, "metrics": metrics, "on_rows": on_rows}
+    options |= {"n_bins": bins, "level": level, "metrics": metrics, "risk": risk, "on_rows": on_rows}
     found = audit_several(source, *map(in_memory, others), names=names, **options)
     return AuditReport(found.audits, found.comparison, found.ranking)
 

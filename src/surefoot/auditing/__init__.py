@@ -13,6 +13,7 @@ from surefoot.auditing.files import files_of, open_predictions
 from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
 from surefoot.auditing.several import Several, audit_several
+from surefoot.auditing.thresholds import Threshold
 
 __all__ = [
     "Applied",
@@ -21,6 +22,7 @@ __all__ = [
     "Fitted",
     "Ranking",
     "Several",
+    "Threshold",
     "apply",
     "audit",
     "audit_several",

@@ -48,6 +48,7 @@ from surefoot.metrics.overconfidence import confidence_gap, overconfidence, unde
 from surefoot.metrics.reliability import Consistency, Reliability, consistency, reliability
 from surefoot.metrics.risk import Risk, judge_risk
 from surefoot.metrics.rms_ce import rms_ce
+from surefoot.metrics.selective import RiskCheck, RiskThreshold, risk_above, risk_threshold
 from surefoot.metrics.skce import skce
 from surefoot.metrics.smooth_ece import smooth_ece
 from surefoot.metrics.top_k_accuracy import top_k_accuracy
@@ -61,6 +62,8 @@ __all__ = [
     "Interval",
     "Reliability",
     "Risk",
+    "RiskCheck",
+    "RiskThreshold",
     "Stream",
     "accuracy",
     "ada_ece",
@@ -95,7 +98,9 @@ __all__ = [
     "overconfidence",
     "paired_bootstrap",
     "reliability",
+    "risk_above",
     "risk_coverage",
+    "risk_threshold",
     "rms_ce",
     "skce",
     "smooth_ece",

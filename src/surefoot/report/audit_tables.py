@@ -15,6 +15,7 @@ from surefoot.report.numbers import join, show_count, show_gap
 from surefoot.report.quantities import QUANTITIES
 from surefoot.report.ranking import PAIR_HEADS, RANK_NOTE, pair_note, pair_rows, rank_heads, rank_rows
 from surefoot.report.risk import REPAIR_HEADS, SLICE_HEADS, measures_of, of_two, positive_words, repair_rows, slice_row
+from surefoot.report.thresholds import GROUP_HEADS, group_columns, group_rows, group_words, threshold_text
 
 Json = Mapping[str, Any]
 _FEW = 5  # classes shown
@@ -66,6 +67,7 @@ def audit_text(
         yield _models(audits)
     else:
         yield Text(f"{audits[0]['sentence']}.", "bold")
+        yield from threshold_text(audits[0])
         yield ""
         yield _measures(audits[0])
     for audit in audits:
@@ -153,6 +155,7 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
     yield ""
     if named:
         yield Text(name_of(audit), "bold")
+        yield from threshold_text(audit)
     two = audit.get("two_classes")
     if two and two["repairs"] and audit["verdict"]["finding"] != "calibrated":
         yield _repairs(two)
@@ -164,6 +167,12 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield _slices(audit)
         said = audit["slices_sentence"]
         yield Text(f"Slices: {said}. Intervals hold for all of them at once.")
+    for each in audit.get("thresholds", ()):
+        for column in group_columns(each):
+            yield ""
+            yield Text(group_words(each, column))
+            if rows := group_rows(each, column):
+                yield _groups(column, rows)
     for note in (*_without(audit), *audit["notes"]):
         yield Text(f"Note: {note}")
     if two:
@@ -200,6 +209,13 @@ def _slices(audit: Json) -> Table:
             each["finding"],
         )
     return _cut(table, audit)
+
+
+def _groups(column: str, rows: Sequence[tuple[str, ...]]) -> Table:
+    table = _table(column, *GROUP_HEADS)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _cut(table: Table, audit: Json) -> Table:
