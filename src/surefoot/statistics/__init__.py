@@ -1,5 +1,6 @@
-"""Numbers over seeds and along runs, with intervals at 95 %: the one place that reports and studies take them from."""
+"""Numbers over seeds, along runs and of many comparisons: the one place that reports and studies take them from."""
 
+from surefoot.statistics.multiple import bonferroni, holm, p_value
 from surefoot.statistics.seeds import NOTHING, Estimate, Spread, difference, mean, ratio, spread, u_shape
 from surefoot.statistics.series import LEAST, Array, correlate, correlation, effective_size, pearson, spearman
 
@@ -9,11 +10,14 @@ __all__ = [
     "Array",
     "Estimate",
     "Spread",
+    "bonferroni",
     "correlate",
     "correlation",
     "difference",
     "effective_size",
+    "holm",
     "mean",
+    "p_value",
     "pearson",
     "ratio",
     "spearman",
