@@ -27,15 +27,17 @@ _PREFIXES = ("logit_", "logits_", "log_prob_", "prob_", "probs_", "proba_", "p_"
 
 @dataclass(frozen=True)
 class FittedTo:
-    """What a calibrator was fitted to, as far as its file says."""
+    """What a calibrator or a prediction set was fitted to, as far as its file says."""
 
     n_classes: int | None
     class_names: tuple[str, ...]
     scores: tuple[str, ...]
     kind: Kind | None
+    what: str = "the calibrator was"
+    """What was fitted, for messages."""
 
     @staticmethod
-    def of(values: Any) -> FittedTo:
+    def of(values: Any, what: str = "the calibrator was") -> FittedTo:
         """Read it back; files of older versions say nothing."""
         found = values if isinstance(values, Mapping) else {}
         kind = found.get("kind")
@@ -44,6 +46,7 @@ class FittedTo:
             tuple(map(str, found.get("class_names", ()))),
             tuple(map(str, found.get("scores", ()))),
             kind if kind in ("logits", "probs") else None,
+            what,
         )
 
 
@@ -191,8 +194,7 @@ def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: 
     wanted = ", ".join(fitted.scores) or "prob_0, prob_1, …"
     seen = ", ".join(list(first)[:8]) + (", …" if len(first) > 8 else "")
     raise InputError(
-        f"Expected the scores that the calibrator was fitted on, such as {wanted}, but {path.name} has {seen}. "
-        "Rename them."
+        f"Expected the scores that {fitted.what} fitted on, such as {wanted}, but {path.name} has {seen}. Rename them."
     )
 
 
