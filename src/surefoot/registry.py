@@ -248,7 +248,7 @@ METRICS = Registry(
     facts={"label": NAME, "lower_is_better": True, "range": (-math.inf, math.inf), "unit": "", "reference": ""},
 )
 CALIBRATORS = Registry("calibrator", "calibrators", facts={"reference": "", "keeps_order": False})
-SETS = Registry("conformal score", "conformal", facts={"reference": "", "choose": None})
+SETS = Registry("conformal score", "prediction_sets", facts={"reference": "", "choose": None})
 MODELS = Registry("model", "models")
 DATA = Registry("data set", "data")
 AUGMENTATIONS = Registry("augmentation", "data.augment")

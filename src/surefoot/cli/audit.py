@@ -42,16 +42,16 @@ def audit(
     from surefoot.auditing.told_apart import told_apart
     from surefoot.cli.progress import reading
 
-    _one_thread()
+    one_thread()
     if len(files) > 2:
         raise InputError(f"Expected one file, or two to compare, but got {len(files)}. Audit them one by one.")
     if page and out is not None and out.is_dir():
         raise InputError(
             f"Expected --out to be a file, but {out} is a folder. Name the page, such as {out}/audit.html."
         )
-    target = out or Path(f"{_stem(files)}-audit.html")
+    target = out or Path(f"{stem_of(files)}-audit.html")
     if page:
-        _check_page(target, files, options["labels"])
+        check_page(target, files, options["labels"])
     with reading(" and ".join(told_apart(files))) as on_rows:
         report = api.audit(*files, **options, on_rows=on_rows)
     found = report.to_json()
@@ -64,14 +64,14 @@ def audit(
     _print_audit(report, nexts, target if page else None)
 
 
-def _one_thread() -> None:
+def one_thread() -> None:
     """Many small steps: on a busy machine, threads that wait for each other take several times as long."""
     import torch
 
     torch.set_num_threads(1)
 
 
-def _check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
+def check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
     """Refuse a page in the place of predictions, before the long work starts."""
     from surefoot.auditing.files import SUFFIXES, files_of
     from surefoot.records import check_output
@@ -84,7 +84,7 @@ def _check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
         )
 
 
-def _stem(files: Sequence[Path]) -> str:
+def stem_of(files: Sequence[Path]) -> str:
     """Name what is written after the files, so that a comparison does not take the place of another page."""
     from surefoot.auditing.told_apart import told_apart
 
@@ -135,12 +135,12 @@ def calibrate(
     from surefoot.cli.progress import reading
     from surefoot.records import check_output
 
-    _one_thread()
+    one_thread()
     if apply_ is not None:
         method, _ = options.pop("method"), options.pop("folds")
         if method is not None:
             raise InputError("Expected --method to fit or --apply to repair, but got both. Leave one out.")
-        target = out or Path(f"{_stem([file])}-repaired{_written_as(file)}")
+        target = out or Path(f"{stem_of([file])}-repaired{written_as(file)}")
         with reading(file.name) as on_rows:
             _print_applied(api.repair(file, apply_, target, **options, on_rows=on_rows), target, as_json)
         return
@@ -153,7 +153,7 @@ def calibrate(
     _print_fitted(fitted, target, as_json)
 
 
-def _written_as(file: Path) -> str:
+def written_as(file: Path) -> str:
     """Write the format that was read, but arrays as .npz, which has room for labels."""
     ending = "".join(file.suffixes[-2:]) if file.suffix.lower() == ".gz" else file.suffix
     return {".npy": ".npz", ".txt": ".csv"}.get(ending.lower(), ending)
@@ -174,7 +174,7 @@ def _print_fitted(fitted: Fitted, saved: Path, as_json: bool) -> None:
     _print_notes(fitted.notes)
     print(f"Read: {fitted.file}: {fitted.took}.")
     print(f"Saved: {saved}" + (", which changes nothing" if fitted.calibrator.name == "none" else ""))
-    ending = _written_as(Path(fitted.file))
+    ending = written_as(Path(fitted.file))
     print(f"Next: surefoot calibrate OTHER{ending} --apply {shlex.quote(str(saved))} --out repaired{ending}")
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from surefoot.calibrators import Calibrator
-from surefoot.conformal._draws import Array, draws_of
-from surefoot.conformal._quantile import WeightsAre, check_coverage, least_rows, threshold
-from surefoot.conformal._rows import check_rows, probs_of
-from surefoot.conformal.sets import PredictionSets, score
 from surefoot.errors import InputError
+from surefoot.prediction_sets._draws import Array, draws_of
+from surefoot.prediction_sets._quantile import WeightsAre, check_coverage, least_rows, threshold
+from surefoot.prediction_sets._rows import check_rows, probs_of
+from surefoot.prediction_sets.sets import PredictionSets, score
 from surefoot.registry import SETS
 from surefoot.schema import PartSpec, Predictions
 from surefoot.seeding import generator as make_generator

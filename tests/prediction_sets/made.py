@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from surefoot.conformal._draws import draws_of
+from surefoot.prediction_sets._draws import draws_of
 from surefoot.schema import Predictions
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.conformal._draws import Array
-from surefoot.conformal._quantile import WeightsAre, threshold
-from surefoot.conformal.aps import back, in_order
 from surefoot.errors import OptionError
+from surefoot.prediction_sets._draws import Array
+from surefoot.prediction_sets._quantile import WeightsAre, threshold
+from surefoot.prediction_sets.aps import back, in_order
 from surefoot.registry import SETS
 
 LAMBDAS = (0.001, 0.01, 0.1, 0.2, 0.5)  # tried in the paper

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.conformal._draws import Array
-from surefoot.conformal._law import chance_of_so_few, chance_of_so_few_at
-from surefoot.conformal._quantile import WeightsAre, check_weights
-from surefoot.conformal._rows import check_form
-from surefoot.conformal.sets import PredictionSets
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics.interval import Interval, around, check_level, no_interval
 from surefoot.metrics.shares import exact_ends
+from surefoot.prediction_sets._draws import Array
+from surefoot.prediction_sets._law import chance_of_so_few, chance_of_so_few_at
+from surefoot.prediction_sets._quantile import WeightsAre, check_weights
+from surefoot.prediction_sets._rows import check_form
+from surefoot.prediction_sets.sets import PredictionSets
 from surefoot.schema import Predictions
 from surefoot.statistics import holm
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from surefoot.conformal import aps, fit_sets, lac, raps
-from surefoot.conformal._quantile import threshold
-from tests.conformal.made import drawn, softmax
+from surefoot.prediction_sets import aps, fit_sets, lac, raps
+from surefoot.prediction_sets._quantile import threshold
+from tests.prediction_sets.made import drawn, softmax
 
 
 class Given(ClassifierMixin, BaseEstimator):

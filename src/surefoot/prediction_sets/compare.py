@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from surefoot.calibrators import Calibrator
-from surefoot.conformal._quantile import WeightsAre, least_rows
-from surefoot.conformal._rows import check_rows
-from surefoot.conformal.fit import CHOSEN_ON, fit_sets
-from surefoot.conformal.measure import SetSums
 from surefoot.errors import InputError
 from surefoot.metrics.interval import Interval
+from surefoot.prediction_sets._quantile import WeightsAre, least_rows
+from surefoot.prediction_sets._rows import check_rows
+from surefoot.prediction_sets.fit import CHOSEN_ON, fit_sets
+from surefoot.prediction_sets.measure import SetSums
 from surefoot.registry import SETS
 from surefoot.schema import Predictions
 from surefoot.seeding import generator as make_generator

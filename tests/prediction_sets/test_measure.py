@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surefoot.conformal import PredictionSets, SetSums, coverage_range, fit_sets, measure_sets
-from surefoot.conformal._law import chance_of_so_few, chance_of_so_few_at
-from surefoot.conformal._quantile import rank_of
 from surefoot.errors import InputError, SplitError
+from surefoot.prediction_sets import PredictionSets, SetSums, coverage_range, fit_sets, measure_sets
+from surefoot.prediction_sets._law import chance_of_so_few, chance_of_so_few_at
+from surefoot.prediction_sets._quantile import rank_of
 from surefoot.schema import Predictions
-from tests.conformal.made import drawn
+from tests.prediction_sets.made import drawn
 
 
 def test_counts_are_those_by_hand() -> None:
@@ -160,8 +160,8 @@ def test_coverage_follows_the_exact_law(n: int, method: str) -> None:
 
 
 def _true_scores(sets: PredictionSets, rows: Predictions) -> np.ndarray:
-    from surefoot.conformal.sets import score
-    from tests.conformal.made import softmax
+    from surefoot.prediction_sets.sets import score
+    from tests.prediction_sets.made import softmax
 
     return score(sets.method, softmax(rows.logits), sets.seed)[np.arange(len(rows.labels)), rows.labels]
 

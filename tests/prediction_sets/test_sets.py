@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from surefoot.calibrators import Temperature, fit_temperature
-from surefoot.conformal import PredictionSets, compare_sets, fit_sets, load_sets, load_sets_about
-from surefoot.conformal._draws import draws_of
-from surefoot.conformal._quantile import rank_of, threshold
 from surefoot.errors import InputError, OptionError, SplitError, UnknownNameError
+from surefoot.prediction_sets import PredictionSets, compare_sets, fit_sets, load_sets, load_sets_about
+from surefoot.prediction_sets._draws import draws_of
+from surefoot.prediction_sets._quantile import rank_of, threshold
 from surefoot.schema import Predictions
 from surefoot.seeding import generator
-from tests.conformal.made import drawn, slow_sets, softmax
+from tests.prediction_sets.made import drawn, slow_sets, softmax
 
 NEW = drawn(200, seed=9)
 METHODS = {

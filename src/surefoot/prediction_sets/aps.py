@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surefoot.conformal._draws import Array
+from surefoot.prediction_sets._draws import Array
 from surefoot.registry import SETS
 
 

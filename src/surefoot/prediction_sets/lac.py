@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surefoot.conformal._draws import Array
+from surefoot.prediction_sets._draws import Array
 from surefoot.registry import SETS
 
 

@@ -5,14 +5,14 @@ each row, ``save`` writes it and :func:`load_sets` reads it back; :func:`measure
 in the set and how large sets are, and :func:`compare_sets` which score to use.
 """
 
-from surefoot.conformal._law import coverage_range
-from surefoot.conformal.aps import aps
-from surefoot.conformal.compare import SetCandidate, SetsComparison, compare_sets
-from surefoot.conformal.fit import fit_sets
-from surefoot.conformal.lac import lac
-from surefoot.conformal.measure import PartCoverage, SetMeasures, SetSums, measure_sets
-from surefoot.conformal.raps import raps
-from surefoot.conformal.sets import PredictionSets, load_sets, load_sets_about
+from surefoot.prediction_sets._law import coverage_range
+from surefoot.prediction_sets.aps import aps
+from surefoot.prediction_sets.compare import SetCandidate, SetsComparison, compare_sets
+from surefoot.prediction_sets.fit import fit_sets
+from surefoot.prediction_sets.lac import lac
+from surefoot.prediction_sets.measure import PartCoverage, SetMeasures, SetSums, measure_sets
+from surefoot.prediction_sets.raps import raps
+from surefoot.prediction_sets.sets import PredictionSets, load_sets, load_sets_about
 
 __all__ = [
     "PartCoverage",

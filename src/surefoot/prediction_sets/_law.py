@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import betainc, betaincinv, gammaln, logsumexp, ndtr
 
-from surefoot.conformal._quantile import rank_of
+from surefoot.prediction_sets._quantile import rank_of
 
 _EXACT = 1_000_000  # rows, beyond which the normal distribution is as good
 

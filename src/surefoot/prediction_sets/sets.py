@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from surefoot.calibrators import Calibrator
-from surefoot.conformal._draws import Array, draws_of
-from surefoot.conformal._quantile import least_rows
-from surefoot.conformal._rows import check_probs, probs_of
 from surefoot.errors import InputError
+from surefoot.prediction_sets._draws import Array, draws_of
+from surefoot.prediction_sets._quantile import least_rows
+from surefoot.prediction_sets._rows import check_probs, probs_of
 from surefoot.registry import SETS
 from surefoot.schema import Form, SplitName
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.conformal._quantile import Array, check_weights
 from surefoot.errors import InputError, SplitError
+from surefoot.prediction_sets._quantile import Array, check_weights
 from surefoot.schema import Form, Predictions
 
 _TOLERANCE = 1e-3  # of a row's sum; float16 rounds a softmax by up to half of it
