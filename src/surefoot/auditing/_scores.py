@@ -14,6 +14,7 @@ import numpy as np
 
 from surefoot.auditing._arrays import StoredArray, arrays_in
 from surefoot.auditing._cells import floats
+from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind, take_apart
 from surefoot.auditing._readers import read_table
@@ -122,8 +123,17 @@ def find_scores(
     told = "probs" if kind == "percent" else kind or _kind(named, fitted)
     if told is None:
         raise InputError(f"Expected logits or probabilities, but cannot tell in {path.name}. Say --logits or --probs.")
+    if kind is None:
+        _check_kind(start, told, path)
     what = named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
     return Scores(named, told, f"{what!r} as {kind or told}, no labels", start, percent=kind == "percent")
+
+
+def _check_kind(start: Callable[[], Iterator[Array]], told: Kind, path: Path) -> None:
+    """Refuse values that contradict what the scores were taken for."""
+    first = next(iter(start()), None)
+    if first is not None and len(first) and first.dtype.kind in "fiu" and np.isfinite(first).all():
+        tell_kind(first[:, 0] if first.ndim == 2 and first.shape[1] == 1 else first, told, path.name)
 
 
 def _check_named(named: tuple[str, ...], there: Collection[str], path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from surefoot.prediction_sets import PredictionSets, SetMeasures
+from collections.abc import Sequence
+
+from surefoot.prediction_sets import PartCoverage, PredictionSets, SetMeasures
 
 
 def sentence_of(measures: SetMeasures, sets: PredictionSets) -> str:
@@ -26,13 +28,18 @@ def sentence_of(measures: SetMeasures, sets: PredictionSets) -> str:
     names_one = f"{100 * measures.singletons:.0f} % of the sets name one class"
     empty = f", {100 * measures.empty:.0f} % none" if measures.empty >= 0.005 else ""
     pieces.append(f"{measures.mean_size.estimate:.2f} of {sets.n_classes} classes on average; {names_one}{empty}")
-    for parts, kind in ((measures.classes, "class"), (measures.groups, "group")):
-        under = [each for each in parts if each.under]
-        if under:
-            worst = min(under, key=lambda each: each.coverage.estimate)
-            named = f"{worst.column} = {worst.value}" if worst.column else worst.value
-            more = f" and {len(under) - 1} more" if len(under) > 1 else ""
-            hint = " (per-class thresholds would cover it)" if kind == "class" and not sets.per_class else ""
-            share = f"{100 * worst.coverage.estimate:.1f} %"
-            pieces.append(f"covered too seldom: {kind} {named}, {share}{more}{hint}")
+    few = [_worst(parts, kind) for parts, kind in ((measures.classes, "class"), (measures.groups, "group"))]
+    if any(few):
+        hint = " (--per-class covers every class)" if few[0] and not sets.per_class else ""
+        pieces.append(f"covered too seldom: {', '.join(filter(None, few))}{hint}")
     return "; ".join(pieces)
+
+
+def _worst(parts: Sequence[PartCoverage], kind: str) -> str:
+    under = [each for each in parts if each.under]
+    if not under:
+        return ""
+    worst = min(under, key=lambda each: each.coverage.estimate)
+    named = f"{worst.column} = {worst.value}" if worst.column else worst.value
+    more = f" and {len(under) - 1} more" if len(under) > 1 else ""
+    return f"{kind} {named} {100 * worst.coverage.estimate:.1f} %{more}"

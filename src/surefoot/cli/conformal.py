@@ -122,5 +122,5 @@ def _print_applied(applied: AppliedSets, target: Path) -> None:
         )
     for note in applied.notes:
         print(f"Note: {note}")
-    print(f"Read: {applied.file}, {applied.n:,} rows: {applied.took}.")
+    print(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}.")
     print(f"Written: {target}")

@@ -138,43 +138,21 @@ def coverage_figure(parts: Sequence[Json], wanted: float, mark: Mark, prefix: st
     Args:
         parts: Classes, groups or sizes; the first on top.
         wanted: What was asked for: the dashed line.
-        mark: Colour and symbol; those below it beyond chance are hollow diamonds in another colour.
+        mark: Colour and symbol; those below it beyond chance are diamonds in another colour.
         prefix: Before the names.
 
     Returns:
         The figure.
     """
-    shown = list(reversed(parts))
-    ends = [each["coverage"] for each in shown]
-    points = {
-        "type": "scatter",
-        "mode": "markers",
-        "y": [f"{prefix}{_short(each['value'])}" for each in shown],
-        "x": [each["estimate"] for each in ends],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [each["high"] - each["estimate"] for each in ends],
-            "arrayminus": [each["estimate"] - each["low"] for each in ends],
-            "color": "--ink",
-            "thickness": 1.5,
-            "width": 4,
-        },
-        "customdata": [[each["n"], each["mean_size"]] for each in shown],
-        "marker": {
-            "color": ["--over" if each["under"] else mark.color for each in shown],
-            "symbol": ["diamond" if each["under"] else mark.symbol for each in shown],
-            "size": [11 if each["under"] else 9 for each in shown],
-        },
-        "hovertemplate": "%{y}: covered %{x:.1%}<br>%{customdata[1]:.2f} classes in the set<br>"
-        "n = %{customdata[0]:,}<extra></extra>",
-    }
+    names = [f"{prefix}{_short(each['value'])}" for each in reversed(parts)]
+    low = min((each["coverage"]["low"] for each in parts), default=0.0)
+    enough = [each for each in parts if not each["under"]]
+    under = [each for each in parts if each["under"]]
     line = {"color": "--ink", "width": 1.2, "dash": "dash"}
-    low = min((each["low"] for each in ends), default=0.0)
     return {
-        "data": [points],
+        "data": [_points(enough, prefix, mark.color, mark.symbol), _points(under, prefix, "--over", "diamond")],
         "layout": {
-            **layout(height=max(170, 74 + 26 * len(shown))),
+            **layout(height=max(170, 74 + 26 * len(parts))),
             "hovermode": "closest",
             "dragmode": False,
             "shapes": [
@@ -197,8 +175,38 @@ def coverage_figure(parts: Sequence[Json], wanted: float, mark: Mark, prefix: st
                 "title": {"text": "covered", "standoff": 6},
                 "fixedrange": True,
             },
-            "yaxis": {**AXIS, "type": "category", "fixedrange": True, "dtick": 1},
+            "yaxis": {
+                **AXIS,
+                "type": "category",
+                "categoryorder": "array",
+                "categoryarray": names,
+                "fixedrange": True,
+                "dtick": 1,
+            },
         },
+    }
+
+
+def _points(parts: Sequence[Json], prefix: str, color: str, symbol: str) -> Figure:
+    ends = [each["coverage"] for each in parts]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "y": [f"{prefix}{_short(each['value'])}" for each in parts],
+        "x": [each["estimate"] for each in ends],
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [each["high"] - each["estimate"] for each in ends],
+            "arrayminus": [each["estimate"] - each["low"] for each in ends],
+            "color": "--ink",
+            "thickness": 1.5,
+            "width": 4,
+        },
+        "customdata": [[each["n"], each["mean_size"]] for each in parts],
+        "marker": {"color": color, "symbol": symbol, "size": 11 if symbol == "diamond" else 9},
+        "hovertemplate": "%{y}: covered %{x:.1%}<br>%{customdata[1]:.2f} classes in the set<br>"
+        "n = %{customdata[0]:,}<extra></extra>",
     }
 
 

@@ -75,7 +75,7 @@ def _compared(found: Json) -> Grid | None:
     ]
     left = f" Too few rows for {', '.join(comparison['left_out'])}." if comparison["left_out"] else ""
     note = f"On rows that each was not fitted on, {comparison['n_folds']} parts. ★ the one to use.{left}"
-    heads = ("score", "classes in set", "covered %", "one class %", "none %", "worst class %", "worst size %")
+    heads = ("score", "size", "covered %", "one class %", "none %", "worst class %", "worst size %")
     return Grid("Scores", heads, rows, note)
 
 
@@ -135,10 +135,10 @@ def sets_text(found: Json) -> Iterator[RenderableType]:
             table.add_column(head, justify="right" if number else "left", no_wrap=number > 0)
         for row in grid.rows:
             table.add_row(*row)
-        if grid.note:
-            table.caption, table.caption_justify = grid.note, "left"
         yield ""
         yield table
+        if grid.note:
+            yield Text(grid.note)
     yield ""
     yield from (Text(line) for line in sets_facts(found))
 
