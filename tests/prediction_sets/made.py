@@ -50,7 +50,7 @@ def slow_sets(
 
     def rows(logits: np.ndarray) -> list[tuple[list[float], float]]:
         probs = softmax(logits)
-        us = draws_of(probs, seed) if randomised else np.ones(len(probs))
+        us = draws_of(probs, seed) if randomised else np.zeros(len(probs))
         return [(row.tolist(), float(u)) for row, u in zip(probs, us, strict=True)]
 
     scores: list[list[float]] = [[] for _ in range(n_classes)]

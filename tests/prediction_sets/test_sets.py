@@ -150,6 +150,15 @@ def test_draws_belong_to_the_row_and_are_uniform() -> None:
     assert not np.intersect1d(draws, draws_of(swapped, 3)).size
 
 
+@pytest.mark.parametrize("method", ["aps:randomised=false", "raps:k_reg=1,lam=0.1,randomised=false"])
+@pytest.mark.parametrize("sharp", [0.5, 2.0, 8.0])
+def test_without_chance_no_set_is_empty_and_coverage_is_kept(method: str, sharp: float) -> None:
+    sets, new = fit_sets(drawn(2000, sharp=sharp), method), drawn(4000, sharp=sharp, seed=1)
+    inside = sets.sets(logits=new.logits)
+    assert inside[np.arange(4000), new.logits.argmax(1)].all()
+    assert inside[np.arange(4000), new.labels].mean() > 0.88
+
+
 def test_options_of_raps_are_chosen_on_rows_that_no_threshold_is_taken_from() -> None:
     rows = drawn(500, 10)
     sets = fit_sets(rows, "raps")
@@ -323,7 +332,7 @@ def test_the_smallest_sets_are_chosen() -> None:
         assert each.coverage.estimate == pytest.approx(0.9, abs=0.03)
     few = compare_sets(drawn(30))
     assert few.left_out == ("raps",)
-    with pytest.raises(InputError, match=r"Expected at least 13 rows to compare scores in 5 parts, but got 11\. Say"):
+    with pytest.raises(InputError, match=r"Expected at least 12 rows to compare scores in 5 parts, but got 11\. Say"):
         compare_sets(drawn(11))
 
 

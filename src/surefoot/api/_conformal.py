@@ -149,9 +149,10 @@ def conformal(
 
     Example:
         >>> import surefoot as sf
-        >>> report = sf.conformal(probs=[[0.8, 0.2], [0.3, 0.7]] * 100, labels=[0, 1] * 100, method="lac")
-        >>> report.measures.coverage.estimate, report.sets([[0.9, 0.1], [0.65, 0.35]]).tolist()
-        (1.0, [[True, False], [False, False]])
+        >>> rows = {"probs": [[0.9, 0.1], [0.6, 0.4]] * 100, "labels": [0, 1] * 100}
+        >>> report = sf.conformal(**rows, method="lac", class_names=["cat", "dog"])
+        >>> report.measures.coverage.estimate, report.names([[0.8, 0.2], [0.55, 0.45]])
+        (1.0, [['cat'], ['cat', 'dog']])
     """
     from surefoot.auditing import conformal as fit
 

@@ -41,6 +41,7 @@ def check_classes(class_names: tuple[str, ...], to: FittedTo, where: str) -> Non
 
 
 def names_of(class_names: tuple[str, ...], n_classes: int) -> tuple[str, ...]:
+    """Return the names of the classes, or their numbers."""
     return class_names or tuple(map(str, range(n_classes)))
 
 

@@ -20,8 +20,8 @@ def sentence_of(measures: SetMeasures, sets: PredictionSets) -> str:
     found = measures.coverage
     interval = f"{100 * found.level:.0f} % interval {100 * found.low:.1f}–{100 * found.high:.1f}"
     pieces = [
-        f"{sets.name} sets hold the true class in {100 * found.estimate:.1f} % of {measures.n:,} rows that they were "
-        f"not fitted on, {interval}, asked for {100 * measures.wanted:g} %"
+        f"{_called(sets.name)} sets hold the true class in {100 * found.estimate:.1f} % of {measures.n:,} rows that "
+        f"they were not fitted on, {interval}, asked for {100 * measures.wanted:g} %"
     ]
     if not measures.holds:
         pieces.append("that is fewer than chance explains, so these rows are not like those the sets were fitted on")
@@ -33,6 +33,10 @@ def sentence_of(measures: SetMeasures, sets: PredictionSets) -> str:
         hint = " (--per-class covers every class)" if few[0] and not sets.per_class else ""
         pieces.append(f"covered too seldom: {', '.join(filter(None, few))}{hint}")
     return "; ".join(pieces)
+
+
+def _called(name: str) -> str:
+    return name if ":" in name else name.upper()
 
 
 def _worst(parts: Sequence[PartCoverage], kind: str) -> str:

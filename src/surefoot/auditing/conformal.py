@@ -31,6 +31,7 @@ from surefoot.prediction_sets import (
 )
 from surefoot.prediction_sets._quantile import check_coverage
 from surefoot.prediction_sets._rows import check_form
+from surefoot.prediction_sets.compare import rows_to_compare
 from surefoot.registry import SETS
 from surefoot.schema import Predictions
 
@@ -149,6 +150,11 @@ def conformal(
     in_halves = audited is rows
     part = fitted.rows(halves == 0) if in_halves else fitted
     options: dict[str, Any] = {"coverage": coverage, "per_class": per_class, "calibrator": before}
+    if method is None and in_halves and len(part.labels) < (least := rows_to_compare(coverage)):
+        raise InputError(
+            f"Expected at least {2 * least} rows, of which half are measured on, to choose a score, but {where} has "
+            f"{reading.n}. Say which to use, such as --method lac."
+        )
     comparison = None if method is not None else _compare(part, options)
     chosen = method or (comparison.best if comparison else "lac")
     measured_sets = fit_sets(part, chosen, **options)

@@ -71,16 +71,16 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
+def check_page(page: Path, files: Sequence[Path], labels: str | None, option: str = "--out") -> None:
     """Refuse a page in the place of predictions, before the long work starts."""
     from surefoot.auditing.files import SUFFIXES, files_of
     from surefoot.records import check_output
 
-    check_output(page, [each for path in files for each in files_of(path, labels)])
+    check_output(page, [each for path in files for each in files_of(path, labels)], option=option)
     if page.suffix.lower() in SUFFIXES:
         raise InputError(
-            f"Expected --out to be the page, such as {page.stem}.html, but got {page.name!r}, the name of a data file. "
-            "Choose another name."
+            f"Expected {option} to be the page, such as {page.stem}.html, but got {page.name!r}, the name of a data "
+            "file. Choose another name."
         )
 
 

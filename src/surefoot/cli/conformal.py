@@ -61,7 +61,7 @@ def conformal(
     inputs += [Path(options["calibrator"])] if options["calibrator"] else []
     check_output(target, inputs)
     if page is not None:
-        check_page(page, [file], options["labels"])
+        check_page(page, [file], options["labels"], "--page")
         check_output(page, inputs, option="--page")
     with reading(file.name) as on_rows:
         report = api.conformal(file, **options, on_rows=on_rows)

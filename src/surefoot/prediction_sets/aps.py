@@ -18,7 +18,8 @@ def aps(probs: Array, draws: Array, *, randomised: bool = True) -> Array:
     Args:
         probs: Shape ``(n, classes)``.
         draws: One number in [0, 1) per row.
-        randomised: Else all of its own probability counts: no chance, no empty sets, and more coverage than asked for.
+        randomised: Else nothing of its own probability counts: no chance and no empty sets, but more coverage than
+            asked for where the likeliest class alone is right often enough.
 
     Returns:
         Scores of all classes, shape ``(n, classes)``.
@@ -27,7 +28,7 @@ def aps(probs: Array, draws: Array, *, randomised: bool = True) -> Array:
         >>> aps(np.array([[0.25, 0.5, 0.25]]), np.array([0.5]))
         array([[0.625, 0.25 , 0.875]])
         >>> aps(np.array([[0.25, 0.5, 0.25]]), np.array([0.5]), randomised=False)
-        array([[0.75, 0.5 , 1.  ]])
+        array([[0.5 , 0.  , 0.75]])
     """
     order, scores = in_order(probs, draws, randomised)
     return back(order, scores)
@@ -39,7 +40,7 @@ def in_order(probs: Array, draws: Array, randomised: bool) -> tuple[Array, Array
     ordered = np.take_along_axis(probs, order, axis=1)
     above = np.cumsum(ordered, axis=1)[:, :-1]
     above = np.concatenate([np.zeros((len(probs), 1)), above], axis=1)
-    return order, above + ordered * (draws[:, None] if randomised else 1.0)
+    return order, above + ordered * (draws[:, None] if randomised else 0.0)
 
 
 def back(order: Array, scores: Array) -> Array:

@@ -34,7 +34,7 @@ class SetCandidate:
     worst_class: float
     """Smallest coverage of a class."""
     worst_size: float
-    """Smallest coverage of sets of about one size."""
+    """Smallest coverage of sets of about one size; empty ones, which hold nothing, are left out."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ def compare_sets(
     """
     _, labels, weights = check_rows(predictions)
     n, few = len(labels), least_rows(coverage)
-    if not 2 <= n_folds <= n or n - -(-n // n_folds) < few:
+    if n_folds < 2 or n < (least := rows_to_compare(coverage, n_folds)):
+        needed = "at least 2 parts" if n_folds < 2 else f"at least {least} rows to compare scores in {n_folds} parts"
         raise InputError(
-            f"Expected at least {max(n_folds, -(-few * n_folds // (n_folds - 1)) + 1)} rows to compare scores in "
-            f"{n_folds} parts, but got {n}. Say which to use, such as --method lac."
+            f"Expected {needed}, but got {n_folds if n_folds < 2 else n}. Say which to use, such as --method lac."
         )
     generator = generator or make_generator(0, "set folds")
     order = torch.randperm(n, generator=generator).numpy()
@@ -108,12 +108,23 @@ def compare_sets(
                 measured.singletons,
                 measured.empty,
                 min(each.coverage.estimate for each in measured.classes),
-                min(each.coverage.estimate for each in measured.by_size),
+                min((each.coverage.estimate for each in measured.by_size if each.value != "0"), default=0.0),
             )
         )
     candidates = tuple(sorted(found, key=lambda each: each.mean_size.estimate))
     best, reason = _choose(candidates, coverage)
     return SetsComparison(candidates, best, reason, n_folds, left_out)
+
+
+def rows_to_compare(coverage: float, n_folds: int = 5) -> int:
+    """Return how many rows it takes for what is left without one part to have a finite threshold.
+
+    Example:
+        >>> rows_to_compare(0.9), rows_to_compare(0.95)
+        (12, 24)
+    """
+    least = least_rows(coverage)
+    return next(n for n in range(max(least, n_folds), 2 * least + n_folds + 2) if n - -(-n // n_folds) >= least)
 
 
 def _chooses(method: str) -> bool:

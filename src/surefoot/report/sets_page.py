@@ -49,7 +49,7 @@ def write_sets_page(found: Json, path: Path | str, *, command: str | None = None
         path,
         figures=figures,
         title=f"Prediction sets of {found['file']}",
-        verdict=f"{found['sentence'][:1].upper()}{found['sentence'][1:]}.",
+        verdict=f"{found['sentence']}.",
         facts=[_fact(line) for line in [*(f"Doubt: {doubt}" for doubt in found["doubts"]), *sets_facts(found)]],
         command=command,
         groups=groups,
