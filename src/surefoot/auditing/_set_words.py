@@ -24,7 +24,8 @@ def sentence_of(measures: SetMeasures, sets: PredictionSets) -> str:
         f"they were not fitted on, {interval}, asked for {100 * measures.wanted:g} %"
     ]
     if not measures.holds:
-        pieces.append("that is fewer than chance explains, so these rows are not like those the sets were fitted on")
+        seldom = f"p = {measures.p_value:.2g}" if measures.p_value else "p < 1e-300"
+        pieces.append(f"chance seldom gives so few ({seldom}), so these rows may not be like those fitted on")
     names_one = f"{100 * measures.singletons:.0f} % of the sets name one class"
     empty = f", {100 * measures.empty:.0f} % none" if measures.empty >= 0.005 else ""
     pieces.append(f"{measures.mean_size.estimate:.2f} of {sets.n_classes} classes on average; {names_one}{empty}")

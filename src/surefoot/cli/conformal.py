@@ -115,7 +115,7 @@ def _print_applied(applied: AppliedSets, target: Path) -> None:
     else:
         level, low, high = (100 * each for each in (found.coverage.level, found.coverage.low, found.coverage.high))
         interval = f"{level:.0f} % interval {low:.1f}–{high:.1f}"
-        held = "" if found.holds else "; that is fewer than chance explains: these rows are not like those fitted on"
+        held = "" if found.holds else "; chance seldom gives so few, so these rows may not be like those fitted on"
         print(
             f"sets of {size}{empty}; the true class is in {100 * found.coverage.estimate:.1f} % of them, {interval}, "
             f"asked for {100 * found.wanted:g} %{held}."
