@@ -261,7 +261,7 @@ def test_what_cannot_be_fitted_is_refused_in_one_sentence(tmp_path: Path, run_co
         "val.npz --method apss": "Unknown conformal score 'apss'. Did you mean 'aps'",
         "val.npz --level 2": "Expected a level between 0 and 1, but got 2.0",
         "val.npz --out sets.pkl": "Expected --out to end in .json, but got 'sets.pkl'",
-        "val.npz --page p.csv": "Expected --page to be the page, such as p.html, but got 'p.csv'",
+        "val.npz --page p.csv": "Expected --page to end in .html, but got 'p.csv'",
         "few.npz": "Expected at least 24 rows, of which half are measured on, to choose a score, but few.npz has 12",
         "val.npz --group hospital": "hospital",
     }.items():
@@ -280,6 +280,44 @@ def test_what_cannot_be_fitted_is_refused_in_one_sentence(tmp_path: Path, run_co
     )
     with pytest.raises(InputError, match="Expected predictions, but got none"):
         sf.conformal()
+
+
+def test_weights_of_a_file_enter_thresholds_and_coverage(tmp_path: Path, run_command: RunCommand) -> None:
+    pandas = pytest.importorskip("pandas")
+    logits, labels = made(200)
+    counts = np.random.default_rng(0).integers(0, 4, 200)
+    columns = {f"logit_{name}": logits[:, k] for k, name in enumerate(NAMES)}
+    table = pandas.DataFrame({**columns, "label": np.array(NAMES)[labels], "weight": counts})
+    new = table.assign(**{f"logit_{name}": made(200, seed=1)[0][:, k] for k, name in enumerate(NAMES)})
+    new["label"] = np.array(NAMES)[made(200, seed=1)[1]]
+    for name, each in (("val", table), ("test", new)):
+        each.to_csv(tmp_path / f"{name}.csv", index=False)
+        repeated = each.loc[each.index.repeat(each["weight"])].drop(columns="weight")
+        repeated.to_csv(tmp_path / f"{name}-repeated.csv", index=False)
+    weighted = sf.conformal(tmp_path / "val.csv", tmp_path / "test.csv", method="lac", weights_are="counts")
+    repeated = sf.conformal(tmp_path / "val-repeated.csv", tmp_path / "test-repeated.csv", method="lac")
+    assert weighted.prediction_sets.thresholds == repeated.prediction_sets.thresholds
+    for key in ("estimate", "low", "high"):
+        one, other = (getattr(each.measures.coverage, key) for each in (weighted, repeated))
+        assert one == pytest.approx(other)
+    assert weighted.measures.mean_size.estimate == pytest.approx(repeated.measures.mean_size.estimate)
+    assert any("Rows were weighted" in note for note in weighted.fitted.notes)
+    alike = run_command("conformal", "val.csv", "--test", "test.csv", "--method", "lac", "--no-weights", "--json")
+    assert json.loads(alike.stdout)["rows"] == [200]
+    assert "Rows were weighted" not in alike.stdout
+    done = run_command("conformal", "test.csv", "--apply", "sets.json", "--skip-missing")
+    assert "Expected a set for every row, but --skip-missing would leave some out" in done.stderr
+
+
+def test_folders_are_read_as_one(tmp_path: Path) -> None:
+    logits, labels = made(300)
+    (tmp_path / "val").mkdir()
+    for part in range(3):
+        some = slice(100 * part, 100 * part + 100)
+        write(tmp_path / "val" / f"{part}.parquet", logits[some], labels[some])
+    write(tmp_path / "whole.parquet", logits, labels)
+    found = [sf.conformal(tmp_path / each, method="lac").prediction_sets for each in ("val", "whole.parquet")]
+    assert found[0].thresholds == found[1].thresholds
 
 
 def test_shifted_rows_are_said_to_be_unlike(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from surefoot.errors import OptionError
-from surefoot.statistics import bonferroni, holm, p_value
+from surefoot.statistics import bonferroni, holm, p_value, step_down
 
 
 def rejected_by_closure(p_values: list[float], alpha: float) -> list[bool]:
@@ -25,7 +25,10 @@ def test_holm_decides_like_the_closed_test_of_bonferronis(alpha: float) -> None:
     for m in (1, 2, 3, 5, 6):
         for _ in range(40):
             p_values = (draw.random(m) ** 3).round(4).tolist()
-            assert [p <= alpha for p in holm(p_values)] == rejected_by_closure(p_values, alpha)
+            expected = rejected_by_closure(p_values, alpha)
+            assert [p <= alpha for p in holm(p_values)] == expected
+            decided = step_down(m, lambda i, level, p=p_values: p[i] <= 1 - level + 1e-12, 1 - alpha)  # type: ignore[misc]
+            assert [i in decided for i in range(m)] == expected
 
 
 def test_holm_keeps_the_order_and_ties() -> None:

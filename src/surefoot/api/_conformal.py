@@ -7,8 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from surefoot.api._audit import LABELS, LABELS_ARE, LOGITS, MODEL, PERCENT, PROBS, SCORES, in_memory, read_source
+from surefoot.api._audit import (
+    HEADER,
+    LABELS,
+    LABELS_ARE,
+    LOGITS,
+    MODEL,
+    PERCENT,
+    PROBS,
+    SCORES,
+    SKIP_MISSING,
+    WEIGHTS,
+    WEIGHTS_ARE,
+    in_memory,
+    read_source,
+)
 from surefoot.api._text import as_text
+from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     from surefoot.auditing import AppliedSets, FittedSets
@@ -111,6 +126,10 @@ def conformal(
     scores: Annotated[str | Sequence[str], SCORES] = (),
     labels: Annotated[str | Any | None, LABELS] = None,
     labels_are: Annotated[str | None, LABELS_ARE] = None,
+    weights: Annotated[str | Any | None, WEIGHTS] = None,
+    weights_are: Annotated[str | None, WEIGHTS_ARE] = None,
+    skip_missing: Annotated[bool, SKIP_MISSING] = False,
+    header: Annotated[bool | None, HEADER] = None,
     model: Annotated[str | None, MODEL] = None,
     level: Annotated[float, "Level of the intervals."] = 0.95,
     class_names: Sequence[str] = (),
@@ -134,6 +153,10 @@ def conformal(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The true classes, beside ``probs`` or ``logits``; or the name of their column.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        weights: How much each row counts, as an array or the name of a column; False: all count alike.
+        weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
+        skip_missing: Leave rows with a gap out, instead of refusing them.
+        header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
         level: Level of the intervals.
         class_names: One per class, beside ``probs`` or ``logits``.
@@ -156,7 +179,13 @@ def conformal(
     """
     from surefoot.auditing import conformal as fit
 
-    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are, group, class_names)
+    source, told = read_source(
+        *(source, logits, probs, percent, scores, labels, labels_are, group, class_names),
+        weights=weights,
+        weights_are=weights_are,
+        skip_missing=skip_missing,
+        header=header,
+    )
     other = None if test is None else in_memory(test)
     return SetsReport(
         fit(
@@ -185,6 +214,10 @@ def apply_sets(
     scores: str | Sequence[str] = (),
     labels: str | None = None,
     labels_are: str | None = None,
+    weights: str | bool | None = None,
+    weights_are: str | None = None,
+    skip_missing: bool = False,
+    header: bool | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
 ) -> AppliedSets:
@@ -200,6 +233,10 @@ def apply_sets(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The array or column of labels, where its name does not tell.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        weights: The column that says how much a row counts, where coverage is measured; False: all count alike.
+        weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
+        skip_missing: Refused: every row gets a set, or none does.
+        header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
         on_rows: Called while reading.
 
@@ -208,7 +245,14 @@ def apply_sets(
     """
     from surefoot.auditing import apply_sets as apply
 
-    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
+    if skip_missing:
+        raise InputError("Expected a set for every row, but --skip-missing would leave some out. Correct them first.")
+    source, told = read_source(
+        *(source, logits, probs, percent, scores, labels, labels_are),
+        weights=weights,
+        weights_are=weights_are,
+        header=header,
+    )
     return apply(sets, source, out, model=model, on_rows=on_rows, **told)
 
 

@@ -1,7 +1,10 @@
 """For the reviewer with predictions: can they be trusted, and how can they be repaired?"""
 
 from surefoot.auditing._labels import check_meaning
-from surefoot.auditing._memory import hold
+from surefoot.auditing._memory import hold, with_columns
+from surefoot.auditing._outputs import hold_outputs
+from surefoot.auditing._paths import find_files, is_path
+from surefoot.auditing._weights import check_counting
 from surefoot.auditing.apply import Applied, apply
 from surefoot.auditing.apply_sets import AppliedSets, apply_sets
 from surefoot.auditing.audit import audit
@@ -9,7 +12,9 @@ from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.conformal import FittedSets, conformal
 from surefoot.auditing.files import files_of, open_predictions
+from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
+from surefoot.auditing.several import Several, audit_several
 
 __all__ = [
     "Applied",
@@ -18,14 +23,22 @@ __all__ = [
     "AuditComparison",
     "Fitted",
     "FittedSets",
+    "Ranking",
+    "Several",
     "apply",
     "apply_sets",
     "audit",
+    "audit_several",
     "calibrate",
+    "check_counting",
     "check_meaning",
     "compare_audits",
     "conformal",
     "files_of",
+    "find_files",
     "hold",
+    "hold_outputs",
+    "is_path",
     "open_predictions",
+    "with_columns",
 ]

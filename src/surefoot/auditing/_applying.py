@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from surefoot.auditing._names import Kind
+from surefoot.auditing._paths import find_files
 from surefoot.auditing._readers import TABLES, read_table, table_suffix
 from surefoot.auditing._scores import FittedTo, has_labels
 from surefoot.auditing._source import Source
@@ -18,9 +19,20 @@ from surefoot.auditing.files import open_predictions
 from surefoot.errors import InputError
 
 
+def whole(path: Path) -> Path:
+    """Refuse several files of arrays, of which none names rows that others go on with; tables are read as one."""
+    found = find_files(path)
+    if len(found.paths) > 1 and found.suffix not in TABLES:
+        raise InputError(
+            f"Expected one file, or tables that are read as one, but got {found.name} of {found.suffix}. Take each by "
+            "itself."
+        )
+    return path if len(found.paths) > 1 else found.paths[0]
+
+
 def open_labelled(path: Path, model: str | None, told: Told) -> Source | None:
     """Open a file that has labels; None for one that has not."""
-    if path.is_file() and told.get("labels") is None:
+    if told.get("labels") is None:
         if path.suffix == ".npy":
             try:
                 return choose_one(open_predictions(path, **told), model, path.name)[0]

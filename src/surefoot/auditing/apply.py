@@ -9,7 +9,7 @@ from typing import Unpack
 
 import torch
 
-from surefoot.auditing._applying import check_classes, layout_of, left_out, names_of, open_labelled
+from surefoot.auditing._applying import check_classes, layout_of, left_out, names_of, open_labelled, whole
 from surefoot.auditing._labels import Array
 from surefoot.auditing._others import Others, others_of
 from surefoot.auditing._positive import choose_positive
@@ -83,7 +83,7 @@ def apply(
         InputError: If it is for other classes.
     """
     fitted, about = load(calibrator), load_about(calibrator)
-    path, out, where = Path(path).expanduser(), Path(out), Path(path).name
+    path, out, where = whole(Path(path).expanduser()), Path(out), Path(path).name
     check_format(out)
     check_output(out, [*files_of(path, told.get("labels")), calibrator])
     to = FittedTo.of(about.get("fitted_to"))

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 
-from surefoot.auditing._applying import check_classes, layout_of, left_out, names_of, open_labelled
+from surefoot.auditing._applying import check_classes, layout_of, left_out, names_of, open_labelled, whole
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._others import Others, others_of
@@ -82,7 +82,7 @@ def apply_sets(
         InputError: If they are for other classes.
     """
     fitted, about = load_sets(sets), load_sets_about(sets)
-    path, out, where = Path(path).expanduser(), Path(out), Path(path).name
+    path, out, where = whole(Path(path).expanduser()), Path(out), Path(path).name
     check_format(out)
     check_output(out, [*files_of(path, told.get("labels")), sets])
     to = FittedTo.of(
@@ -109,7 +109,14 @@ def apply_sets(
     kind = None if source.percent else source.kind
     found = _Found(path, reading.n, *source.columns, kind, source.class_names)
     sizes = _write(fitted, found, _measured(fitted, source, where, sums), out)
-    return _applied(fitted, where, source.took, sizes, sums.measures(fitted), notes=(*reading.doubts, *source.notes))
+    return _applied(
+        fitted,
+        where,
+        source.took,
+        sizes,
+        sums.measures(fitted, weights_are=source.weights_are),
+        notes=(*reading.doubts, *source.notes),
+    )
 
 
 def _checked(scores: Scores, fitted: PredictionSets, where: str) -> int:

@@ -149,7 +149,12 @@ def conformal(
     fitted, halves = sampled_rows(rows, where, FITTED_VALUES)
     in_halves = audited is rows
     part = fitted.rows(halves == 0) if in_halves else fitted
-    options: dict[str, Any] = {"coverage": coverage, "per_class": per_class, "calibrator": before}
+    options: dict[str, Any] = {
+        "coverage": coverage,
+        "per_class": per_class,
+        "calibrator": before,
+        "weights_are": rows.weights_are,
+    }
     if method is None and in_halves and len(part.labels) < (least := rows_to_compare(coverage)):
         raise InputError(
             f"Expected at least {2 * least} rows, of which half are measured on, to choose a score, but {where} has "
@@ -173,7 +178,7 @@ def conformal(
         took=rows.took,
         sets=sets,
         comparison=comparison,
-        measures=sums.measures(measured_sets, level=level),
+        measures=sums.measures(measured_sets, level=level, weights_are=audited.weights_are),
         measured_sets=measured_sets,
         measured_on=_measured_on(in_halves, tested, audited, part),
         n=reading.n,

@@ -12,8 +12,9 @@ import typer
 
 from surefoot import api
 from surefoot.cli.app import AsJson, app
-from surefoot.cli.audit import check_page, one_thread, stem_of, written_as
+from surefoot.cli.audit import NoWeights, _one_thread, _stem, _weights, _written_as
 from surefoot.cli.options import options_of
+from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def conformal(
     page: Annotated[
         Path | None, typer.Option(help="Write the page with coverage and sizes, such as sets.html.")
     ] = None,
+    no_weights: NoWeights = False,
+    format_: Annotated[str | None, typer.Option("--format", help=FORMAT)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make prediction sets that hold the true class as often as asked for, and say how large they are.
@@ -46,14 +49,20 @@ def conformal(
     Example: [bold]surefoot conformal validation.npz --test test.npz --coverage 0.9[/bold], then
     [bold]surefoot conformal new.csv --apply sets.json --out with-sets.csv[/bold]
     """
+    options["weights"] = _weights(options["weights"], no_weights)
+    _one_thread()
+    with with_stdin([file], format_) as (found,):
+        if apply_ is not None:
+            _apply(found, apply_, out, page, options, as_json)
+        else:
+            _fit(found, out, page, options, as_json)
+
+
+def _fit(file: Path, out: Path | None, page: Path | None, options: dict[str, Any], as_json: bool) -> None:
     from surefoot.auditing import files_of
     from surefoot.cli.progress import reading
     from surefoot.records import check_output
 
-    one_thread()
-    if apply_ is not None:
-        _apply(file, apply_, out, page, options, as_json)
-        return
     target = out or Path("sets.json")
     if target.suffix != ".json":
         raise InputError(f"Expected --out to end in .json, but got {target.name!r}. Choose such a name.")
@@ -61,8 +70,9 @@ def conformal(
     inputs += [Path(options["calibrator"])] if options["calibrator"] else []
     check_output(target, inputs)
     if page is not None:
-        check_page(page, [file], options["labels"], "--page")
-        check_output(page, inputs, option="--page")
+        check_output(page, [*inputs, target], option="--page")
+        if page.suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"Expected --page to end in .html, but got {page.name!r}. Choose such a name.")
     with reading(file.name) as on_rows:
         report = api.conformal(file, **options, on_rows=on_rows)
     report.save(target)
@@ -72,7 +82,7 @@ def conformal(
         found = {**report.to_json(), "saved": str(target), "page": str(page) if page else None}
         print(json.dumps(found, indent=2, ensure_ascii=False))
         return
-    _print(report, target, page, written_as(file))
+    _print(report, target, page, _written_as(file))
 
 
 def _print(report: api.SetsReport, target: Path, page: Path | None, ending: str) -> None:
@@ -97,7 +107,7 @@ def _apply(file: Path, sets: Path, out: Path | None, page: Path | None, options:
     if said or page is not None:
         flag = f"--{said[0].replace('_', '-')}" if said else "--page"
         raise InputError(f"Expected {flag} to fit sets or --apply to use saved ones, but got both. Leave one out.")
-    target = out or Path(f"{stem_of([file])}-sets{written_as(file)}")
+    target = out or Path(f"{_stem([file])}-sets{_written_as(file)}")
     with reading(file.name) as on_rows:
         applied = api.apply_sets(file, sets, target, **options, on_rows=on_rows)
     if as_json:

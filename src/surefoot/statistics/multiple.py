@@ -68,6 +68,35 @@ def bonferroni(level: float, m: int) -> float:
     return 1 - (1 - level) / max(1, m)
 
 
+def step_down(m: int, decides: Callable[[int, float], bool], level: float) -> frozenset[int]:
+    """Decide m comparisons by Holm's rule where there are intervals and no p-values.
+
+    All are looked at with Bonferroni's level; where some are decided, the others with that of as many as are left,
+    until nothing more is decided.
+
+    Args:
+        m: How many comparisons there are.
+        decides: Returns whether a comparison, by its number, is decided at a level; what is decided at one level is so
+            at every lower one.
+        level: Of all together.
+
+    Returns:
+        The numbers of those that are decided.
+
+    Example:
+        >>> p_values = [0.01, 0.04, 0.03, 0.001]  # 0.001 ≤ 0.05 / 4, then 0.01 ≤ 0.05 / 3, but 0.03 > 0.05 / 2
+        >>> sorted(step_down(4, lambda number, level: p_values[number] <= 1 - level, 0.95))
+        [0, 3]
+    """
+    decided: set[int] = set()
+    while left := [number for number in range(m) if number not in decided]:
+        each = bonferroni(level, len(left))
+        if not (more := {number for number in left if decides(number, each)}):
+            break
+        decided |= more
+    return frozenset(decided)
+
+
 def p_value(excludes: Callable[[float], bool]) -> float:
     """Return the p-value that intervals of every level imply: 1 − the largest level at which one excludes 0.
 
