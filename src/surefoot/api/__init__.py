@@ -7,6 +7,7 @@ from surefoot.api._audit import audit
 from surefoot.api._audit_report import AuditReport
 from surefoot.api._calibrate import calibrate, load_calibrator, repair
 from surefoot.api._compare import ComparisonReport, compare, read_seeds
+from surefoot.api._conformal import SetsReport, apply_sets, conformal, load_sets
 from surefoot.api._runs import Run, load_run
 from surefoot.api._train import check_out, train
 
@@ -14,12 +15,16 @@ __all__ = [
     "AuditReport",
     "ComparisonReport",
     "Run",
+    "SetsReport",
+    "apply_sets",
     "audit",
     "calibrate",
     "check_out",
     "compare",
+    "conformal",
     "load_calibrator",
     "load_run",
+    "load_sets",
     "read_seeds",
     "repair",
     "train",

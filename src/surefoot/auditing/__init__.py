@@ -6,9 +6,11 @@ from surefoot.auditing._outputs import hold_outputs
 from surefoot.auditing._paths import find_files, is_path
 from surefoot.auditing._weights import check_counting
 from surefoot.auditing.apply import Applied, apply
+from surefoot.auditing.apply_sets import AppliedSets, apply_sets
 from surefoot.auditing.audit import audit
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.compare import compare_audits
+from surefoot.auditing.conformal import FittedSets, conformal
 from surefoot.auditing.files import files_of, open_predictions
 from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
@@ -17,19 +19,23 @@ from surefoot.auditing.thresholds import Threshold
 
 __all__ = [
     "Applied",
+    "AppliedSets",
     "Audit",
     "AuditComparison",
     "Fitted",
+    "FittedSets",
     "Ranking",
     "Several",
     "Threshold",
     "apply",
+    "apply_sets",
     "audit",
     "audit_several",
     "calibrate",
     "check_counting",
     "check_meaning",
     "compare_audits",
+    "conformal",
     "files_of",
     "find_files",
     "hold",

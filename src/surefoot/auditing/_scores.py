@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.auditing._cells import floats
+from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind, take_apart
 from surefoot.auditing._readers import read_table
@@ -27,15 +28,17 @@ _PREFIXES = ("logit_", "logits_", "log_prob_", "prob_", "probs_", "proba_", "p_"
 
 @dataclass(frozen=True)
 class FittedTo:
-    """What a calibrator was fitted to, as far as its file says."""
+    """What a calibrator or a prediction set was fitted to, as far as its file says."""
 
     n_classes: int | None
     class_names: tuple[str, ...]
     scores: tuple[str, ...]
     kind: Kind | None
+    what: str = "the calibrator was"
+    """What was fitted, for messages."""
 
     @staticmethod
-    def of(values: Any) -> FittedTo:
+    def of(values: Any, what: str = "the calibrator was") -> FittedTo:
         """Read it back; files of older versions say nothing."""
         found = values if isinstance(values, Mapping) else {}
         kind = found.get("kind")
@@ -44,6 +47,7 @@ class FittedTo:
             tuple(map(str, found.get("class_names", ()))),
             tuple(map(str, found.get("scores", ()))),
             kind if kind in ("logits", "probs") else None,
+            what,
         )
 
 
@@ -119,8 +123,17 @@ def find_scores(
     told = "probs" if kind == "percent" else kind or _kind(named, fitted)
     if told is None:
         raise InputError(f"Expected logits or probabilities, but cannot tell in {path.name}. Say --logits or --probs.")
+    if kind is None:
+        _check_kind(start, told, path)
     what = named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
     return Scores(named, told, f"{what!r} as {kind or told}, no labels", start, percent=kind == "percent")
+
+
+def _check_kind(start: Callable[[], Iterator[Array]], told: Kind, path: Path) -> None:
+    """Refuse values that contradict what the scores were taken for."""
+    first = next(iter(start()), None)
+    if first is not None and len(first) and first.dtype.kind in "fiu" and np.isfinite(first).all():
+        tell_kind(first[:, 0] if first.ndim == 2 and first.shape[1] == 1 else first, told, path.name)
 
 
 def _check_named(named: tuple[str, ...], there: Collection[str], path: Path) -> None:
@@ -194,8 +207,7 @@ def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: 
     wanted = ", ".join(fitted.scores) or "prob_0, prob_1, …"
     seen = ", ".join(list(first)[:8]) + (", …" if len(first) > 8 else "")
     raise InputError(
-        f"Expected the scores that the calibrator was fitted on, such as {wanted}, but {path.name} has {seen}. "
-        "Rename them."
+        f"Expected the scores that {fitted.what} fitted on, such as {wanted}, but {path.name} has {seen}. Rename them."
     )
 
 

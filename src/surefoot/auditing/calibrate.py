@@ -27,7 +27,7 @@ FITTED_VALUES = 4_000_000  # rows × classes on which the chosen one is fitted
 
 @dataclass(frozen=True)
 class Origin:
-    """The rows that a calibrator was fitted on, so that it is not scored on them."""
+    """The rows that a calibrator, or a prediction set, was fitted on, so that it is not scored on them."""
 
     file: str
     rows: int
@@ -44,6 +44,11 @@ class Origin:
                 f"Expected file, rows, labels and nll under about.fitted_rows, but got {values!r} in {where}. "
                 "Fit it again."
             ) from error
+
+    @staticmethod
+    def of_rows(file: str, reading: Reading) -> Origin:
+        """Take the fingerprint of rows that were read."""
+        return Origin(file, reading.n, reading.labels_digest, _finite_mean(reading))
 
     def holds(self, reading: Reading) -> bool:
         """Return whether these are the same rows, whatever the file's format."""
@@ -179,7 +184,7 @@ def calibrate(
         n=reading.n,
         n_classes=reading.n_classes,
         compared_on=len(compared.labels),
-        origin=Origin(where, reading.n, reading.labels_digest, _finite_mean(reading)),
+        origin=Origin.of_rows(where, reading),
         fitted_to={
             "n_classes": reading.n_classes,
             "class_names": list(rows.class_names),
