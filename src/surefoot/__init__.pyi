@@ -2,10 +2,12 @@
 
 from surefoot.api import (
     AuditReport as AuditReport,
+    CheckReport as CheckReport,
     ComparisonReport as ComparisonReport,
     Run as Run,
     audit as audit,
     calibrate as calibrate,
+    check as check,
     compare as compare,
     load_calibrator as load_calibrator,
     load_run as load_run,

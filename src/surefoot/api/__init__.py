@@ -5,16 +5,19 @@ Nothing here imports torch before it is called.
 
 from surefoot.api._audit import AuditReport, audit
 from surefoot.api._calibrate import calibrate, load_calibrator, repair
+from surefoot.api._check import CheckReport, check
 from surefoot.api._compare import ComparisonReport, compare, read_seeds
 from surefoot.api._runs import Run, load_run
 from surefoot.api._train import check_out, train
 
 __all__ = [
     "AuditReport",
+    "CheckReport",
     "ComparisonReport",
     "Run",
     "audit",
     "calibrate",
+    "check",
     "check_out",
     "compare",
     "load_calibrator",

@@ -4,22 +4,28 @@ from surefoot.auditing._labels import check_meaning
 from surefoot.auditing._memory import hold
 from surefoot.auditing.apply import Applied, apply
 from surefoot.auditing.audit import audit
+from surefoot.auditing.baseline import Baseline, load_baseline
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.files import files_of, open_predictions
+from surefoot.auditing.gate import Gate, check
 from surefoot.auditing.result import Audit, AuditComparison
 
 __all__ = [
     "Applied",
     "Audit",
     "AuditComparison",
+    "Baseline",
     "Fitted",
+    "Gate",
     "apply",
     "audit",
     "calibrate",
+    "check",
     "check_meaning",
     "compare_audits",
     "files_of",
     "hold",
+    "load_baseline",
     "open_predictions",
 ]
