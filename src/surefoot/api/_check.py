@@ -135,7 +135,7 @@ def check(
         False
     """
     from surefoot.auditing import check as hold_against
-    from surefoot.auditing.gate import read_limits
+    from surefoot.auditing import read_limits
     from surefoot.metric_keys import split_metrics
 
     source, told = read_source(source, logits, probs, percent, scores, labels, labels_are, (), class_names)

@@ -1,14 +1,16 @@
 """For the reviewer with predictions: can they be trusted, and how can they be repaired?"""
 
+from surefoot.auditing._gate_words import read_limits
 from surefoot.auditing._labels import check_meaning
 from surefoot.auditing._memory import hold
 from surefoot.auditing.apply import Applied, apply
 from surefoot.auditing.audit import audit
 from surefoot.auditing.baseline import Baseline, load_baseline
 from surefoot.auditing.calibrate import Fitted, calibrate
+from surefoot.auditing.checked import Gate
 from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.files import files_of, open_predictions
-from surefoot.auditing.gate import Gate, check
+from surefoot.auditing.gate import check
 from surefoot.auditing.result import Audit, AuditComparison
 
 __all__ = [
@@ -28,4 +30,5 @@ __all__ = [
     "hold",
     "load_baseline",
     "open_predictions",
+    "read_limits",
 ]

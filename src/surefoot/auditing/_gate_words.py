@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,8 +13,9 @@ from surefoot.metric_keys import read_metric, read_metrics
 from surefoot.metrics.describe import describe, range_of
 
 if TYPE_CHECKING:
-    from surefoot.auditing.gate import Check
+    from surefoot.auditing.checked import Check
 
+Side = Literal["max", "min"]
 _SHORT = {"gap": "confidence_gap"}
 _RISKS = {"ece": "risk_ece", "confidence_gap": "risk_gap"}
 _HAVE_INTERVALS = ("exact", "gap", "parts", "corrected", "delong", "log")
@@ -105,7 +107,7 @@ def shown_of(key: str, positive: str | None) -> Shown:
     return Shown(found["label"], found["unit"], found["digits"], found["lower_is_better"])
 
 
-def check_limit(key: str, side: Literal["max", "min"], limit: float) -> None:
+def check_limit(key: str, side: Side, limit: float) -> None:
     """Refuse a limit that no value could meet or break."""
     share = key in (*OF_RISK, *RANKS, "confidence_gap")
     low, high = (0.0, 1.0) if share else range_of(read_metric(key)[0])
@@ -149,3 +151,34 @@ def show_broken(check: Check) -> str:
 def _by(shown: Shown, low: float, high: float) -> str:
     ends = sorted((abs(low), abs(high)))
     return shown.ends(*ends) + (" points" if shown.unit == "%" else "")
+
+
+def read_limits(side: Side, limits: Mapping[str, float] | Sequence[str] | str) -> list[tuple[Side, str, float]]:
+    """Read limits as people type them.
+
+    Args:
+        side: ``max`` or ``min``.
+        limits: By metric; or texts ``NAME=VALUE``.
+
+    Returns:
+        Side, metric and value of each.
+
+    Raises:
+        InputError: If a text is something else.
+
+    Example:
+        >>> read_limits("max", ["nll=0.5", "top_k_accuracy:k=3=0.9"])
+        [('max', 'nll', 0.5), ('max', 'top_k_accuracy:k=3', 0.9)]
+    """
+    if isinstance(limits, Mapping):
+        return [(side, str(key), float(value)) for key, value in limits.items()]
+    found = []
+    for text in [limits] if isinstance(limits, str) else limits:
+        key, _, value = text.rpartition("=")
+        try:
+            found.append((side, key.strip(), float(value)))
+        except ValueError:
+            key = ""
+        if not key.strip():
+            raise InputError(f"Expected --{side} NAME=VALUE, but got {text!r}. Write --{side} nll=0.5.")
+    return found

@@ -2,143 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from surefoot.auditing._difference import GAPS, difference, sized
-from surefoot.auditing._gate_words import (
-    Shown,
-    canonical,
-    check_comparable,
-    check_limit,
-    risk_key,
-    show_broken,
-    shown_of,
-    usual,
-)
+from surefoot.auditing._gate_words import Side, canonical, check_comparable, check_limit, risk_key, shown_of, usual
 from surefoot.auditing._positive import Positive, choose_positive
 from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing._summary import OF_BINS, OF_RISK, Summary, ranks
 from surefoot.auditing._told import Told
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.baseline import Baseline, load_baseline
+from surefoot.auditing.checked import Check, Gate, Status
 from surefoot.auditing.files import name_of, open_predictions
-from surefoot.auditing.result import plain
 from surefoot.errors import InputError
 from surefoot.metrics.interval import Interval, check_level, no_interval
 
-Side = Literal["max", "min"]
-Status = Literal["passed", "broken", "undecided"]
 _MOST_ROWS = 10**9  # beyond which nobody would wait for them
-
-
-@dataclass(frozen=True)
-class Check:
-    """One condition, and whether it holds as far as the rows can tell.
-
-    Attributes:
-        metric: What is checked.
-        shown: Its label, unit and decimals.
-        side: ``max``: the value may be at most so much; ``min``: at least.
-        limit: How much; None where the baseline's value is the limit.
-        status: ``broken`` where the whole interval is on the wrong side, ``passed`` where it is on the right one.
-        value: The measure; of a gap, its size.
-        was: The baseline's measure.
-        change: Value − baseline with its interval, which decides then.
-        rows: About how many rows would decide what is undecided; None where that cannot be said.
-    """
-
-    metric: str
-    shown: Shown
-    side: Side
-    limit: float | None
-    status: Status
-    value: Interval
-    was: Interval | None = None
-    change: Interval | None = None
-    rows: int | None = None
-
-    @property
-    def note(self) -> str:
-        """Why there is no interval."""
-        return (self.change or self.value).note
-
-
-@dataclass(frozen=True)
-class Gate:
-    """All checks of one model's predictions.
-
-    Attributes:
-        file: What was checked.
-        took: What was taken for what, for people.
-        n: How many rows.
-        checks: One after another.
-        level: How often a gate that nothing should break is not broken, at least.
-        each_level: Of each interval, so that all checks together keep to that.
-        positive: Of two classes, the one whose probability is the risk.
-        baseline: Its file; None without one.
-        baseline_n: How many rows it was made of.
-        paired: Whether it is of the same examples, which are compared one by one; None without one.
-        notes: What a reader must know about the file.
-        doubts: Why these may not be the predictions that they seem to be.
-        kept: To be the baseline of later checks.
-    """
-
-    file: str
-    took: str
-    n: int
-    checks: tuple[Check, ...]
-    level: float
-    each_level: float
-    positive: str | None
-    baseline: str | None
-    baseline_n: int | None
-    paired: bool | None
-    notes: tuple[str, ...]
-    doubts: tuple[str, ...]
-    kept: Baseline
-
-    @property
-    def broken(self) -> bool:
-        """Whether a check is broken."""
-        return any(each.status == "broken" for each in self.checks)
-
-    def sentence(self) -> str:
-        """Say in one line whether the gate holds."""
-        broken = [each for each in self.checks if each.status == "broken"]
-        open_ = sum(each.status == "undecided" for each in self.checks)
-        if broken:
-            return "broken: " + "; ".join(map(show_broken, broken))
-        if not self.checks:
-            return "nothing to check"
-        rows, checks = f"{self.n:,} rows" if self.n != 1 else "1 row", _count(len(self.checks), "check")
-        if not open_:
-            return f"passed: {checks}, on {rows}"
-        done = len(self.checks) - open_
-        return f"not broken as far as {rows} can tell: {done} of {checks} passed, {open_} cannot be decided"
-
-    def save_baseline(self, path: Path | str) -> None:
-        """Keep these predictions as the baseline of later checks.
-
-        Args:
-            path: A ``.json`` file.
-        """
-        keys = dict.fromkeys([*usual(self.kept.summary.positive is not None), *self.kept.summary.values])
-        self.kept.save(path, {key: self.kept.summary.interval(key, self.level) for key in keys})
-
-    def to_json(self) -> dict[str, Any]:
-        """Write the gate for machines: fractions, null for what is not defined or infinite."""
-        values: dict[str, Any] = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in ("checks", "kept")
-        }
-        checks = [dataclasses.asdict(each) | {"note": each.note} for each in self.checks]
-        return plain({"sentence": self.sentence(), "broken": self.broken, **values, "checks": checks})  # type: ignore[no-any-return]
 
 
 def check(
@@ -182,6 +64,7 @@ def check(
         raise InputError(f"Expected bins ≥ 1, but got {n_bins}.")
     if compare is not None and baseline is None:
         raise InputError("Expected --baseline with --compare, but got none. Name one, or set a limit instead.")
+    old = load_baseline(baseline) if isinstance(baseline, str | Path) else baseline
     name = name_of(source)
     wanted = [canonical(key) for _, key, _ in limits]
     compared = None if compare is None else [canonical(key) for key in compare]
@@ -194,7 +77,6 @@ def check(
         raise InputError(f"Expected two classes with --positive, but {name} has {reading.n_classes}. Leave it out.")
     two = choose_positive(opened.class_names, positive, name) if reading.n_classes == 2 else None
     kept = Baseline(name, n_bins, Summary.of(reading, two))
-    old = load_baseline(baseline) if isinstance(baseline, str | Path) else baseline
     if old is not None:
         _check_same_kind(kept, old, baseline)
     asked = [
@@ -310,38 +192,3 @@ def _rows(interval: Interval, limit: float, n: int) -> int | None:
         return None
     step = int(10 ** max(0, math.floor(math.log10(rows)) - 1))
     return max(n + 1, math.ceil(rows / step) * step)
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
-def read_limits(side: Side, limits: Mapping[str, float] | Sequence[str] | str) -> list[tuple[Side, str, float]]:
-    """Read limits as people type them.
-
-    Args:
-        side: ``max`` or ``min``.
-        limits: By metric; or texts ``NAME=VALUE``.
-
-    Returns:
-        Side, metric and value of each.
-
-    Raises:
-        InputError: If a text is something else.
-
-    Example:
-        >>> read_limits("max", ["nll=0.5", "top_k_accuracy:k=3=0.9"])
-        [('max', 'nll', 0.5), ('max', 'top_k_accuracy:k=3', 0.9)]
-    """
-    if isinstance(limits, Mapping):
-        return [(side, str(key), float(value)) for key, value in limits.items()]
-    found = []
-    for text in [limits] if isinstance(limits, str) else limits:
-        key, _, value = text.rpartition("=")
-        try:
-            found.append((side, key.strip(), float(value)))
-        except ValueError:
-            key = ""
-        if not key.strip():
-            raise InputError(f"Expected --{side} NAME=VALUE, but got {text!r}. Write --{side} nll=0.5.")
-    return found
