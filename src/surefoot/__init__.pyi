@@ -4,11 +4,13 @@ from surefoot.api import (
     AuditReport as AuditReport,
     CheckReport as CheckReport,
     ComparisonReport as ComparisonReport,
+    EstimateReport as EstimateReport,
     Run as Run,
     audit as audit,
     calibrate as calibrate,
     check as check,
     compare as compare,
+    estimate as estimate,
     load_calibrator as load_calibrator,
     load_run as load_run,
     repair as repair,
@@ -29,6 +31,7 @@ from surefoot.config import (
 from surefoot.errors import (
     InputError as InputError,
     RunError as RunError,
+    ShiftError as ShiftError,
     SplitError as SplitError,
     SurefootError as SurefootError,
 )

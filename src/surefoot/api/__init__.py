@@ -7,6 +7,7 @@ from surefoot.api._audit import AuditReport, audit
 from surefoot.api._calibrate import calibrate, load_calibrator, repair
 from surefoot.api._check import CheckReport, check
 from surefoot.api._compare import ComparisonReport, compare, read_seeds
+from surefoot.api._estimate import EstimateReport, estimate
 from surefoot.api._runs import Run, load_run
 from surefoot.api._train import check_out, train
 
@@ -14,12 +15,14 @@ __all__ = [
     "AuditReport",
     "CheckReport",
     "ComparisonReport",
+    "EstimateReport",
     "Run",
     "audit",
     "calibrate",
     "check",
     "check_out",
     "compare",
+    "estimate",
     "load_calibrator",
     "load_run",
     "read_seeds",

@@ -9,6 +9,7 @@ from surefoot.auditing.baseline import Baseline, load_baseline
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.checked import Gate
 from surefoot.auditing.compare import compare_audits
+from surefoot.auditing.estimate import Estimate, estimate
 from surefoot.auditing.files import files_of, open_predictions
 from surefoot.auditing.gate import check
 from surefoot.auditing.result import Audit, AuditComparison
@@ -18,6 +19,7 @@ __all__ = [
     "Audit",
     "AuditComparison",
     "Baseline",
+    "Estimate",
     "Fitted",
     "Gate",
     "apply",
@@ -26,6 +28,7 @@ __all__ = [
     "check",
     "check_meaning",
     "compare_audits",
+    "estimate",
     "files_of",
     "hold",
     "load_baseline",

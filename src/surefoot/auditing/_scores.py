@@ -15,6 +15,7 @@ import numpy as np
 from surefoot.auditing._arrays import StoredArray, arrays_in
 from surefoot.auditing._cells import floats
 from surefoot.auditing._labels import Array
+from surefoot.auditing._memory import Held
 from surefoot.auditing._names import Kind, take_apart
 from surefoot.auditing._readers import read_table
 from surefoot.auditing._source import SUM_TOLERANCE, from_percent, rows_per_chunk
@@ -33,6 +34,7 @@ class FittedTo:
     class_names: tuple[str, ...]
     scores: tuple[str, ...]
     kind: Kind | None
+    whose: str = "that the calibrator was fitted on"
 
     @staticmethod
     def of(values: Any) -> FittedTo:
@@ -116,11 +118,47 @@ def find_scores(
         _check_named(named, first, path)
         named = named or _columns_of(path, first, fitted)
         start = partial(_table_rows, path, named)
+    return _scores_of(path, named, fitted, kind, start)
+
+
+def _scores_of(
+    path: Path, named: tuple[str, ...], fitted: FittedTo, kind: Said | None, start: Callable[[], Iterator[Array]]
+) -> Scores:
+    """Settle what the scores are."""
     told = "probs" if kind == "percent" else kind or _kind(named, fitted)
     if told is None:
         raise InputError(f"Expected logits or probabilities, but cannot tell in {path.name}. Say --logits or --probs.")
     what = named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
     return Scores(named, told, f"{what!r} as {kind or told}, no labels", start, percent=kind == "percent")
+
+
+def find_held_scores(held: Held, fitted: FittedTo, kind: Said | None, named: tuple[str, ...] = ()) -> Scores:
+    """Find the scores among columns in memory.
+
+    Args:
+        held: The columns.
+        fitted: What others of the same model are called: columns of the same names are taken first.
+        kind: What the scores are, where names do not tell.
+        named: The scores' array or columns, where the user says so.
+
+    Returns:
+        The scores.
+
+    Raises:
+        InputError: If there are none, or several could be it.
+    """
+    where = Path(held.name)
+    _check_named(named, held.columns, where)
+    if not any(len(values) for values in held.columns.values()):
+        raise InputError(f"Expected at least one row, but {held.name} has none. Pass some.")
+    named = named or _columns_of(where, held.columns, fitted)
+
+    def start() -> Iterator[Array]:
+        for columns, _ in held.batches(rows_per_chunk(max(100, len(named))), named):
+            values = [floats(columns[name], name, 0, held.name) for name in named]
+            yield values[0] if len(values) == 1 else np.stack(values, axis=1)
+
+    return _scores_of(where, named, fitted, kind, start)
 
 
 def _check_named(named: tuple[str, ...], there: Collection[str], path: Path) -> None:
@@ -190,10 +228,7 @@ def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: 
         return (single[0],)
     wanted = ", ".join(fitted.scores) or "prob_0, prob_1, …"
     seen = ", ".join(list(first)[:8]) + (", …" if len(first) > 8 else "")
-    raise InputError(
-        f"Expected the scores that the calibrator was fitted on, such as {wanted}, but {path.name} has {seen}. "
-        "Rename them."
-    )
+    raise InputError(f"Expected the scores {fitted.whose}, such as {wanted}, but {path.name} has {seen}. Rename them.")
 
 
 def _is_number(value: Any) -> bool:

@@ -21,7 +21,17 @@ from surefoot.errors import SurefootError
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 INTERRUPTED = 130
 
-for _commands in ("train", "report", "parts", "audit", "check", "data", "shift", "study"):  # in the order of --help
+for _commands in (
+    "train",
+    "report",
+    "parts",
+    "audit",
+    "check",
+    "estimate",
+    "data",
+    "shift",
+    "study",
+):  # in the order of --help
     import_module(f"surefoot.cli.{_commands}")
 
 
