@@ -111,20 +111,20 @@ def held(case: Case, n: int, repetitions: int) -> tuple[float, dict[str, float],
     return refused / repetitions, {name: count / answered for name, count in counts.items()}, width / answered
 
 
-def coverage(sizes: list[int], repetitions: int) -> Iterator[tuple[str, ...]]:
+def coverage(cases: tuple[Case, ...], sizes: list[int], repetitions: int) -> Iterator[tuple[str, ...]]:
     """Make the table of label shift."""
     yield ("label shift", "K", "rows", "refused", "accuracy", "ECE", "NLL", "share", "width of accuracy's")
-    for case in LABEL_SHIFT:
+    for case in cases:
         for n in sizes:
             refused, each, width = held(case, n, repetitions)
             shares = (f"{100 * value:.1f} %" for value in (refused, *each.values()))
             yield (case.name, str(case.classes), f"{n:,}", *shares, f"{100 * width:.1f} points")
 
 
-def power(sizes: list[int], repetitions: int) -> Iterator[tuple[str, ...]]:
+def power(cases: tuple[Case, ...], sizes: list[int], repetitions: int) -> Iterator[tuple[str, ...]]:
     """Make the table of other shifts."""
     yield ("new rows", "K", "rows", "refused")
-    for case in OTHER_SHIFT:
+    for case in cases:
         for n in sizes:
             yield (case.name, str(case.classes), f"{n:,}", f"{100 * held(case, n, repetitions)[0]:.1f} %")
 
@@ -134,10 +134,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=200, help="per line (default 200)")
     parser.add_argument("--sizes", type=int, nargs="+", default=[200, 1000, 10_000])
+    names = sorted({case.name for case in (*LABEL_SHIFT, *OTHER_SHIFT)})
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help="these kinds of new rows")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    for table in (coverage, power):
-        for number, row in enumerate(table(chosen.sizes, chosen.repetitions)):
+    for table, cases in ((coverage, LABEL_SHIFT), (power, OTHER_SHIFT)):
+        asked = tuple(case for case in cases if case.name in chosen.only)
+        for number, row in enumerate(table(asked, chosen.sizes, chosen.repetitions) if asked else ()):
             print(f"| {' | '.join(row)} |", flush=True)
             if not number:
                 print(f"|{'---|' * len(row)}", flush=True)

@@ -79,10 +79,10 @@ def rates(n: int, model: Model, paired: bool, repetitions: int) -> tuple[float, 
     return broken / repetitions, {name: count / repetitions for name, count in each.items()}
 
 
-def rows(sizes: list[int], repetitions: int) -> Iterator[tuple[str, ...]]:
+def rows(models: tuple[Model, ...], sizes: list[int], repetitions: int) -> Iterator[tuple[str, ...]]:
     """Make the table."""
     yield ("the new model is", "rows", "examples", "gate broken", "by accuracy", "by ECE", "by NLL")
-    for model in MODELS:
+    for model in models:
         for n in sizes:
             for paired in (True, False):
                 share, each = rates(n, model, paired, repetitions)
@@ -95,9 +95,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=400, help="per line (default 400)")
     parser.add_argument("--sizes", type=int, nargs="+", default=[200, 1000, 10_000])
+    parser.add_argument("--only", nargs="+", choices=[model.name for model in MODELS], help="these models")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    for number, row in enumerate(rows(chosen.sizes, chosen.repetitions)):
+    models = tuple(model for model in MODELS if chosen.only is None or model.name in chosen.only)
+    for number, row in enumerate(rows(models, chosen.sizes, chosen.repetitions)):
         print(f"| {' | '.join(row)} |", flush=True)
         if not number:
             print(f"|{'---|' * len(row)}", flush=True)

@@ -53,9 +53,10 @@ def class_shares(joint: Tensor, new: Tensor) -> Tensor:
 
     Example:
         >>> joint = torch.tensor([[[80.0, 20.0], [20.0, 80.0]]])  # 80 % of each class are predicted
-        >>> class_shares(joint, torch.tensor([[75.0, 25.0]])).round(decimals=4)  # .8 s + .2 (1 − s) = 3 / 4
+        >>> class_shares(joint, torch.tensor([[75.0, 25.0]])).float()  # .8 s + .2 (1 − s) = 3 / 4
         tensor([[0.9167, 0.0833]])
     """
+    joint, new = joint.double(), new.double()
     counts = joint.sum(1)
     given = joint / counts.clamp(min=1e-12)[:, None]
     mass = new * (joint.sum(2) > 0)
