@@ -91,7 +91,7 @@ def truth(case: Case) -> dict[str, float]:
 
 
 def held(case: Case, n: int, repetitions: int) -> tuple[float, dict[str, float], float]:
-    """Return how often the reference is refused, how often each interval holds the truth, and how wide accuracy's is."""
+    """Return how often it refuses, how often each interval holds the truth, and how wide accuracy's is."""
     true, source = truth(case), torch.Generator().manual_seed(n)
     refused, width, counts = 0, 0.0, dict.fromkeys(true, 0)
     for _ in range(repetitions):

@@ -175,9 +175,7 @@ def test_the_command(files: Path, run_command: RunCommand) -> None:
     assert [each["name"] for each in found["shares"]] == ["healthy", "sick"]
     refused = run_command("estimate", "odd.csv", "--reference", "labelled.npz", cwd=files)
     assert refused.returncode == 1
-    assert refused.stderr.startswith(
-        "Error: Expected scores that other class frequencies explain, but those of odd"
-    )
+    assert refused.stderr.startswith("Error: Expected scores that other class frequencies explain, but those of odd")
     labelled = run_command("estimate", "labelled.npz", "--reference", "labelled.npz", cwd=files)
     assert "The new rows have labels, which were not looked at; audit them instead." in labelled.stdout
 
@@ -201,9 +199,7 @@ def test_new_rows_that_cannot_be_used_are_refused(new: object, text: str, files:
 
 def test_references_that_cannot_be_used_are_refused(files: Path) -> None:
     new = np.load(files / "new.npy")
-    with pytest.raises(
-        InputError, match=r"Expected a labelled reference, but got none\. Say --reference"
-    ):
+    with pytest.raises(InputError, match=r"Expected a labelled reference, but got none\. Say --reference"):
         sf.estimate(new)
     with pytest.raises(InputError, match=r"Expected at least 30 rows, but arrays has 4"):
         sf.estimate(new, reference={"probs": new[:4], "labels": [0, 1, 0, 1]})

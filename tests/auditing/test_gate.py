@@ -277,6 +277,17 @@ def test_what_the_command_cannot_do_exits_with_2(
     assert text in done.stderr
 
 
+def test_weights_are_refused_and_can_be_left_aside(tmp_path: Path, run_command: RunCommand) -> None:
+    logits, labels = made(100)
+    np.savez(tmp_path / "a.npz", logits=logits, labels=labels, weight=np.arange(1.0, 101.0))
+    done = run_command("check", "a.npz", "--max-ece", "0.5")
+    assert done.returncode == 2
+    assert "Expected rows that count alike, but a.npz has weights in 'weight'" in done.stderr
+    assert run_command("check", "a.npz", "--max-ece", "0.5", "--no-weights").returncode == 0
+    done = run_command("estimate", "a.npz", "--reference", "a.npz")
+    assert "Say --no-weights to count every row once." in done.stderr
+
+
 def test_the_help_has_an_example(run_command: RunCommand) -> None:
     for command in ("check", "estimate"):
         assert f"Example: surefoot {command} " in " ".join(run_command(command, "--help").stdout.split())

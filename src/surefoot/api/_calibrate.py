@@ -6,7 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
-from surefoot.api._audit import LABELS, LABELS_ARE, LOGITS, MODEL, PERCENT, PROBS, SCORES, read_source
+from surefoot.api._audit import (
+    HEADER,
+    LABELS,
+    LABELS_ARE,
+    LOGITS,
+    MODEL,
+    PERCENT,
+    PROBS,
+    SCORES,
+    SKIP_MISSING,
+    WEIGHTS,
+    WEIGHTS_ARE,
+    read_source,
+)
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,6 +50,10 @@ def calibrate(
     scores: str | Sequence[str] = (),
     labels: Any = None,
     labels_are: str | None = None,
+    weights: Any = None,
+    weights_are: str | None = None,
+    skip_missing: bool = False,
+    header: bool | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
 ) -> Fitted: ...
@@ -54,6 +71,10 @@ def calibrate(
     scores: Annotated[str | Sequence[str], SCORES] = (),
     labels: Annotated[str | Any | None, LABELS] = None,
     labels_are: Annotated[str | None, LABELS_ARE] = None,
+    weights: Annotated[str | Any | None, WEIGHTS] = None,
+    weights_are: Annotated[str | None, WEIGHTS_ARE] = None,
+    skip_missing: Annotated[bool, SKIP_MISSING] = False,
+    header: Annotated[bool | None, HEADER] = None,
     model: Annotated[str | None, MODEL] = None,
     on_rows: OnRows | None = None,
 ) -> CalibratedModel | Fitted:
@@ -70,6 +91,10 @@ def calibrate(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The true classes, beside ``probs`` or ``logits``; or the name of their column.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        weights: How much each row counts, as an array or the name of a column; False: all count alike.
+        weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
+        skip_missing: Leave rows with a gap out, instead of refusing them.
+        header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
         on_rows: Called while reading.
 
@@ -95,7 +120,13 @@ def calibrate(
         raise InputError(
             f"Expected a model beside the loader, but got a {type(source).__name__}. Pass a torch.nn.Module."
         )
-    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
+    source, told = read_source(
+        *(source, logits, probs, percent, scores, labels, labels_are),
+        weights=weights,
+        weights_are=weights_are,
+        skip_missing=skip_missing,
+        header=header,
+    )
     return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, **told)
 
 
@@ -110,6 +141,10 @@ def repair(
     scores: str | Sequence[str] = (),
     labels: str | None = None,
     labels_are: str | None = None,
+    weights: str | bool | None = None,
+    weights_are: str | None = None,
+    skip_missing: bool = False,
+    header: bool | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
 ) -> Applied:
@@ -125,6 +160,10 @@ def repair(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The array or column of labels, where its name does not tell.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        weights: How much each row counts, by the name of a column; False: all count alike.
+        weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
+        skip_missing: Leave rows with a gap out, instead of refusing them.
+        header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
         on_rows: Called while reading.
 
@@ -133,7 +172,13 @@ def repair(
     """
     from surefoot.auditing import apply
 
-    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
+    source, told = read_source(
+        *(source, logits, probs, percent, scores, labels, labels_are),
+        weights=weights,
+        weights_are=weights_are,
+        skip_missing=skip_missing,
+        header=header,
+    )
     return apply(Path(calibrator), source, Path(out), model=model, on_rows=on_rows, **told)
 
 

@@ -7,12 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from surefoot.api._audit import LABELS, LABELS_ARE, LOGITS, MODEL, PERCENT, PROBS, SCORES, read_source
+from surefoot.api._audit import (
+    HEADER,
+    LABELS,
+    LABELS_ARE,
+    LOGITS,
+    MODEL,
+    PERCENT,
+    PROBS,
+    SCORES,
+    SKIP_MISSING,
+    read_source,
+)
 from surefoot.api._text import as_text
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     from surefoot.auditing import Gate
+
+
+NO_WEIGHTS = "Count all rows alike, whatever column is called weight."
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,9 @@ def check(
     scores: Annotated[str | Sequence[str], SCORES] = (),
     labels: Annotated[str | Any | None, LABELS] = None,
     labels_are: Annotated[str | None, LABELS_ARE] = None,
+    no_weights: Annotated[bool, NO_WEIGHTS] = False,
+    skip_missing: Annotated[bool, SKIP_MISSING] = False,
+    header: Annotated[bool | None, HEADER] = None,
     model: Annotated[str | None, MODEL] = None,
     positive: Annotated[
         str | int | None, "Of two classes, the one whose probability is the risk. Default: by name, else 1."
@@ -113,6 +130,9 @@ def check(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The true classes, beside ``probs`` or ``logits``; or the name of their column.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        no_weights: Count all rows alike, whatever column is called weight; weights are refused otherwise.
+        skip_missing: Leave rows with a gap in a score or the label out, instead of refusing them.
+        header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         bins: Bins of confidence.
@@ -138,7 +158,12 @@ def check(
     from surefoot.auditing import read_limits
     from surefoot.metric_keys import split_metrics
 
-    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are, (), class_names)
+    source, told = read_source(
+        *(source, logits, probs, percent, scores, labels, labels_are, (), class_names),
+        weights=False if no_weights else None,
+        skip_missing=skip_missing,
+        header=header,
+    )
     plain: dict[str, float | None] = {"ece": max_ece, "confidence_gap": max_gap, "nll": max_nll}
     limits = [
         *read_limits("max", {key: value for key, value in plain.items() if value is not None}),

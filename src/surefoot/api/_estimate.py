@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from surefoot.api._audit import LABELS_ARE, LOGITS, MODEL, PERCENT, PROBS, SCORES, in_memory, read_source
+from surefoot.api._check import NO_WEIGHTS
 from surefoot.api._text import as_text
 from surefoot.errors import InputError
 
@@ -60,6 +61,7 @@ def estimate(
     scores: Annotated[str | Sequence[str], SCORES] = (),
     labels: Annotated[str | None, "Column or array with the reference's true classes. Default: by its name."] = None,
     labels_are: Annotated[str | None, LABELS_ARE] = None,
+    no_weights: Annotated[bool, NO_WEIGHTS] = False,
     model: Annotated[str | None, MODEL] = None,
     positive: Annotated[
         str | int | None, "Of two classes, the one whose probability is the risk. Default: by name, else 1."
@@ -79,6 +81,7 @@ def estimate(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The column or array with the reference's true classes.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        no_weights: Count all rows alike, whatever column is called weight; weights are refused otherwise.
         model: Which one, where a file holds several.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         bins: Bins of confidence.
@@ -104,7 +107,9 @@ def estimate(
 
     if reference is None:
         raise InputError("Expected a labelled reference, but got none. Say --reference labelled.npz.")
-    source, told = read_source(reference, logits, probs, percent, scores, labels, labels_are)
+    source, told = read_source(
+        *(reference, logits, probs, percent, scores, labels, labels_are), weights=False if no_weights else None
+    )
     found = from_reference(
         in_memory(new) if hasattr(new, "columns") else new,
         source,

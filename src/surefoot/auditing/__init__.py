@@ -2,7 +2,10 @@
 
 from surefoot.auditing._gate_words import read_limits
 from surefoot.auditing._labels import check_meaning
-from surefoot.auditing._memory import hold
+from surefoot.auditing._memory import hold, with_columns
+from surefoot.auditing._outputs import hold_outputs
+from surefoot.auditing._paths import find_files, is_path
+from surefoot.auditing._weights import check_counting
 from surefoot.auditing.apply import Applied, apply
 from surefoot.auditing.audit import audit
 from surefoot.auditing.baseline import Baseline, load_baseline
@@ -12,7 +15,9 @@ from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.estimate import Estimate, estimate
 from surefoot.auditing.files import files_of, open_predictions
 from surefoot.auditing.gate import check
+from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
+from surefoot.auditing.several import Several, audit_several
 
 __all__ = [
     "Applied",
@@ -22,16 +27,24 @@ __all__ = [
     "Estimate",
     "Fitted",
     "Gate",
+    "Ranking",
+    "Several",
     "apply",
     "audit",
+    "audit_several",
     "calibrate",
     "check",
+    "check_counting",
     "check_meaning",
     "compare_audits",
     "estimate",
     "files_of",
+    "find_files",
     "hold",
+    "hold_outputs",
+    "is_path",
     "load_baseline",
     "open_predictions",
     "read_limits",
+    "with_columns",
 ]

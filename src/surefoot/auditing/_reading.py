@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,16 +16,17 @@ from surefoot.auditing._doubts import doubts_about
 from surefoot.auditing._kind import no_probabilities
 from surefoot.auditing._labels import Array
 from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
-from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream, top_label
 from surefoot.registry import Part
 from surefoot.seeding import generator
 
+if TYPE_CHECKING:
+    from surefoot.auditing._slicing import Slicing
+
 SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
 LEAST_SAMPLED = 2_000  # rows, however many classes there are
 MOST_RANKED = 20_000  # rows for metrics that look at every example at once, hundreds of times
-MOST_SLICES = 50
 ALWAYS = ("nll", "brier")  # what files are compared by
 _TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
 
@@ -102,6 +103,7 @@ def read(
     metrics: Sequence[str] = (),
     sampled_values: int = SAMPLED_VALUES,
     on_rows: OnRows | None = None,
+    slicing: Slicing | None = None,
 ) -> Reading:
     """Walk through all rows once.
 
@@ -112,6 +114,7 @@ def read(
         metrics: Keys of those that are wanted; NLL and Brier score, and what bins tell, are always there.
         sampled_values: How many rows × classes to keep.
         on_rows: Called while reading.
+        slicing: How rows are divided into slices; not at all where it is left out.
 
     Returns:
         Sums, slices and samples. The same rows of equally long sources are sampled, so two can be paired. Labels that
@@ -142,9 +145,10 @@ def read(
             reading.of_wrong[key].add(values[~correct])
         for stream in reading.streams.values():
             stream.update(probs, labels)
-        _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins, where)
+        chunk = replace(chunk, groups={} if slicing is None else slicing.of(chunk.groups))
+        _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins)
         if probs.shape[1] == 2:
-            _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins, where)
+            _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins)
         logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
         rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
         tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
@@ -219,16 +223,10 @@ def _add_slices(
     probs: Tensor,
     labels: Tensor,
     n_bins: int,
-    where: str,
 ) -> None:
     for column, values in chunk.groups.items():
         found = slices.setdefault(column, {})
         names, places = np.unique(values, return_inverse=True)
-        if len(found.keys() | set(map(str, names))) > MOST_SLICES:
-            raise InputError(
-                f"Expected at most {MOST_SLICES} slices, but {column!r} has more values in {where}. "
-                "Group by something with few values."
-            )
         for number, name in enumerate(names):
             rows = torch.from_numpy(np.flatnonzero(places == number))
             found.setdefault(str(name), Stream(metric, n_bins=n_bins)).update(probs[rows], labels[rows])

@@ -11,6 +11,7 @@ import numpy as np
 from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels, one_per_row
 from surefoot.auditing._names import Kind, Split
 from surefoot.auditing._rows import Gaps, StrangeLabels
+from surefoot.auditing._weights import Counting, StrangeWeights, are_valid, no_weight_at_all
 from surefoot.errors import InputError
 from surefoot.schema import Form
 
@@ -66,6 +67,9 @@ class Source:
         notes: What a reader of the results must know about the file.
         form: What rows and columns are; see :class:`~surefoot.schema.Predictions`.
         weights: The array or column that says how much a row counts; None where all count alike.
+        groups: What divides the rows into slices, as it was asked for.
+        start_groups: Starts reading the columns that this takes, alone; None where that is no faster.
+        weights_are: How much a row represents, or for how many independent rows it stands.
     """
 
     model: str
@@ -83,6 +87,9 @@ class Source:
     notes: tuple[str, ...] = ()
     form: Form = "multiclass"
     weights: str | None = None
+    groups: tuple[str, ...] = ()
+    start_groups: Callable[[], Generator[Mapping[str, Array]]] | None = None
+    weights_are: Counting = "importance"
 
     @property
     def name(self) -> str:
@@ -91,6 +98,7 @@ class Source:
 
     def chunks(self) -> Generator[Chunk]:
         """Read all rows, some at a time."""
+        total, anything = 0.0, False
         with closing(self.start()) as reading:
             for raw in reading:
                 scores = self.scores(raw)
@@ -100,7 +108,12 @@ class Source:
                 numbers, off = as_numbers(labels, self.meaning or "from-0", scores.shape[1], self.class_names)
                 if off.any():
                     self.refuse_labels(scores.shape[1])
-                yield Chunk(scores, numbers, raw.groups, raw.share, raw.weights)
+                weights = self.weights_of(raw)
+                total += 1.0 if weights is None else float(weights.sum())
+                yield Chunk(scores, numbers, raw.groups, raw.share, weights)
+                anything = True
+        if anything and not total:
+            raise no_weight_at_all(self.weights or "", self.where)
 
     def first(self) -> Raw | None:
         """Read the first rows only, as they stand in the file."""
@@ -118,16 +131,44 @@ class Source:
             scores = np.stack([np.zeros_like(scores) if self.kind == "logits" else 1 - scores, scores], axis=1)
         return scores
 
-    def refuse_gaps(self) -> None:
-        """Look through all rows for what is missing, and say how many, where and in which columns."""
+    def weights_of(self, raw: Raw) -> Array | None:
+        """Return how much each row counts, in float64, and refuse what no weight can be."""
+        if raw.weights is None:
+            return None
+        weights = check_weights(raw.weights, self.where)
+        if not np.isfinite(weights).all():
+            self.refuse_gaps()
+        if not are_valid(weights, self.weights_are):
+            strange = StrangeWeights(self.weights_are)
+            with closing(self.start()) as reading:
+                for each in reading:
+                    strange.add(check_weights(each.weights, self.where))
+            raise strange.error(self.weights or "", self.where)
+        return weights
+
+    def gaps_in(self, raw: Raw) -> tuple[Array, Array, Array]:
+        """Mark what is missing: scores by row and column, labels and weights by row."""
+        scores = check_scores(raw.scores, self.where)
+        labels, _ = one_per_row(raw.labels, scores.shape, self.where)
+        no_weight = np.zeros(len(labels), bool)
+        if raw.weights is not None:
+            no_weight = ~np.isfinite(check_weights(raw.weights, self.where))
+        bad: Array = ~np.isfinite(scores)
+        return bad.reshape(len(bad), -1), missing_labels(labels, self.class_names), no_weight
+
+    def count_gaps(self) -> Gaps:
+        """Look through all rows for what is missing, and count it."""
         names, label = self.columns
         gaps = Gaps()
         with closing(self.start()) as reading:
             for raw in reading:
-                scores = check_scores(raw.scores, self.where)
-                labels, _ = one_per_row(raw.labels, scores.shape, self.where)
-                gaps.add(~np.isfinite(scores), names, missing_labels(labels, self.class_names), label)
-        raise gaps.error(self.where)
+                bad, no_label, no_weight = self.gaps_in(raw)
+                gaps.add(bad, names, {label: no_label, **({self.weights: no_weight} if self.weights else {})})
+        return gaps
+
+    def refuse_gaps(self) -> None:
+        """Say how many values are missing, where and in which columns."""
+        raise self.count_gaps().error(self.where)
 
     def refuse_labels(self, n_classes: int) -> None:
         """Look through all labels for those that are no class, and say how many, where and what they are."""
@@ -170,6 +211,25 @@ def check_scores(scores: Array, where: str) -> Array:
         )
     wanted = np.float32 if scores.dtype.kind == "f" and scores.dtype.itemsize <= 4 else np.float64
     return scores.astype(wanted, copy=False)
+
+
+def check_weights(weights: Array | None, where: str) -> Array:
+    """Refuse what cannot be weights.
+
+    Args:
+        weights: One number per row.
+        where: The file, for messages.
+
+    Returns:
+        The same as float64.
+
+    Raises:
+        InputError: If they are no numbers, or several per row.
+    """
+    if weights is None or weights.dtype.kind not in "fiub" or weights.ndim != 1:
+        got = "none" if weights is None else f"{weights.dtype} {weights.shape}"
+        raise InputError(f"Expected a number per row as weights, but got {got} in {where}. Save one number per row.")
+    return weights.astype(np.float64, copy=False)
 
 
 def from_percent(scores: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import torch
 
+from surefoot.auditing._plain_rows import check_plain
 from surefoot.auditing._positive import choose_positive
 from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing._shifted import ReferenceRows, Shifted, shifted
@@ -121,6 +122,7 @@ def estimate(
         raise InputError(f"Expected bins ≥ 1, but got {n_bins}.")
     where = name_of(reference)
     opened, _ = choose_one(open_predictions(reference, **told), model, where)
+    check_plain(opened, ("multiclass", "confidence"), where)
     reading = read(opened, n_bins=n_bins, where=where, on_rows=on_rows)
     if positive is not None and reading.n_classes != 2:
         raise InputError(f"Expected two classes with --positive, but {where} has {reading.n_classes}. Leave it out.")

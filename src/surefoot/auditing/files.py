@@ -9,24 +9,30 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
+from surefoot.auditing._beside import labels_file, with_labels
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
-from surefoot.auditing._readers import TABLES, read_table, table_suffix
+from surefoot.auditing._parts import join_sources
+from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path
+from surefoot.auditing._readers import has_header, names_in, read_table, table_suffix
+from surefoot.auditing._skipping import without_gaps
 from surefoot.auditing._source import Raw, Source
+from surefoot.auditing._stored import arrays_in
 from surefoot.auditing._tables import open_table
 from surefoot.auditing._told import Said, Told
 from surefoot.errors import InputError
 
-SUFFIXES = (".npz", ".npy", *TABLES)
+__all__ = ["SUFFIXES", "files_of", "is_path", "name_of", "open_predictions"]
 
 
 def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     """List the predictions in a file or in memory, without reading more than need be.
 
     Args:
-        source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl`` or ``.parquet`` file; or a
-            DataFrame, arrays by name, or :class:`~surefoot.schema.Predictions`.
+        source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.parquet``, ``.feather`` or
+            ``.arrow`` file; a folder, a pattern or a list of such files, which are read as one; or a DataFrame, arrays
+            by name, or :class:`~surefoot.schema.Predictions`.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
@@ -35,28 +41,26 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     Raises:
         InputError: If the file is missing, cannot be read or does not tell what it holds.
     """
-    where = told.get("labels")
-    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
-    found = (
-        _open_file(Path(source), groups, where, scores)
-        if is_path(source)
-        else _open_held(hold(source), groups, where, scores)
-    )
+    found = _open_files(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
+    groups, counting = tuple(told.get("groups", ())), told.get("weights_are")
+    found = [replace(each, groups=groups, weights_are=counting or "importance") for each in found]
+    if counting and not any(each.weights for each in found):
+        raise InputError(f"Expected weights beside --weights-are, but {found[0].where} has none. Say --weights NAME.")
+    if told.get("skip_missing"):
+        found = [without_gaps(each) for each in found]
     return [_settled(each, told.get("kind"), told.get("labels_are")) for each in found]
-
-
-def is_path(source: Any) -> bool:
-    """Return whether predictions are in a file rather than in memory."""
-    return isinstance(source, str | Path)
 
 
 def name_of(source: Any) -> str:
     """Name a file, or what is in memory, for people."""
-    return Path(source).name if is_path(source) else hold(source).name
+    return find_files(source).name if is_path(source) else hold(source).name
 
 
-def _open_held(held: Held, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...]) -> list[Source]:
-    found = open_table(held.name, held.batches, groups, labels, scores)
+def _open_held(held: Held, told: Told) -> list[Source]:
+    weights = told.get("weights")
+    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    weights = held.weights if weights is None else weights
+    found = open_table(held.name, held.batches, groups, told.get("labels"), scores, weights=weights)
     if held.class_names:
         found = [replace(each, class_names=held.class_names) for each in found]
     if held.split:
@@ -66,30 +70,42 @@ def _open_held(held: Held, groups: tuple[str, ...], labels: str | None, scores: 
     return found
 
 
-def _open_file(path: Path, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...]) -> list[Source]:
-    path = path.expanduser()
-    if path.is_dir():
-        raise InputError(f"Expected a file of predictions, but {path} is a folder. Name a file in it.")
-    if not path.is_file():
-        raise InputError(f"Expected a file of predictions, but {path} does not exist. Check the path.")
-    suffix = table_suffix(path)
-    if suffix not in SUFFIXES:
-        raise InputError(f"Expected a file in {', '.join(SUFFIXES)}, but got {path.name!r}. Save it as one of these.")
-    if suffix == ".npz":
-        return open_npz(path, groups, labels, scores)
-    if suffix == ".npy":
-        if groups or scores:
-            named = "--group" if groups else "--scores"
+def _open_files(files: Files, told: Told) -> list[Source]:
+    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    labels, weights, header = told.get("labels"), told.get("weights"), told.get("header")
+    if header is not None and files.suffix not in (".csv", ".tsv", ".txt"):
+        raise InputError(f"Expected --header or --no-header with a .csv, but got {files.name}. Leave it out.")
+    if files.suffix == ".npz":
+        if len(files.paths) == 1:
+            return open_npz(files.paths[0], groups, labels, scores, weights=weights)
+        if labels_file(labels, [labels or ""] if _is_array(files, labels) else []):
+            raise InputError(
+                f"Expected labels in each of {files.name}, but got a file for all. Save them in the parts."
+            )
+        return join_sources(files, lambda path: open_npz(path, groups, labels, scores, weights=weights))
+    if files.suffix == ".npy":
+        if groups or scores or isinstance(weights, str):
+            named = "--group" if groups else "--scores" if scores else "--weights"
             raise InputError(f"Expected {named} with a file that names its columns, but .npy does not. Save an .npz.")
-        return open_npy(path, labels)
-    return open_table(path.name, read_table(path), groups, labels, scores, names_once=suffix == ".json")
+        return open_npy(files.paths[0], labels)
+    batches, named = read_table(files, header), has_header(files.paths[0], header)
+    if (beside := labels_file(labels, names_in(batches))) is not None:
+        batches, labels = with_labels(batches, beside, files.name), beside.name
+    once = files.suffix == ".json"
+    return open_table(files.name, batches, groups, labels, scores, weights=weights, names_once=once, named=named)
 
 
-def files_of(path: Path | str, labels: str | None = None) -> list[Path]:
-    """List the files that hold the predictions: one, or for ``.npy`` the labels too."""
-    path = Path(path).expanduser()
-    beside = labels_beside(path, labels) if table_suffix(path) == ".npy" else None
-    return [path] if beside is None else [path, beside]
+def _is_array(files: Files, name: str | None) -> bool:
+    return name is not None and all(name in arrays_in(path) for path in dict.fromkeys(files.paths))
+
+
+def files_of(source: Path | str, labels: str | None = None) -> list[Path]:
+    """List the files that hold the predictions; with those that hold the labels, where they are in files of their own."""
+    if not is_path(source):
+        return []
+    found = list(dict.fromkeys(find_files(source).paths))
+    beside = labels_beside(found[0], labels) if table_suffix(found[0]) == ".npy" else Path(labels or "")
+    return [*found, beside] if beside is not None and beside.is_file() else found
 
 
 def _settled(source: Source, kind: Said | None, labels_are: Meaning | None) -> Source:

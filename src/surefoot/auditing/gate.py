@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from surefoot.auditing._difference import GAPS, difference, sized
 from surefoot.auditing._gate_words import Side, canonical, check_comparable, check_limit, risk_key, shown_of, usual
+from surefoot.auditing._plain_rows import check_plain
 from surefoot.auditing._positive import Positive, choose_positive
 from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing._summary import OF_BINS, OF_RISK, Summary, ranks
@@ -69,6 +70,7 @@ def check(
     wanted = [canonical(key) for _, key, _ in limits]
     compared = None if compare is None else [canonical(key) for key in compare]
     opened, _ = choose_one(open_predictions(source, **told), model, name)
+    check_plain(opened, ("multiclass", "choices", "confidence"), name)
     means = [key for key in dict.fromkeys((*wanted, *(compared or ()))) if key not in (*OF_BINS, *OF_RISK)]
     reading = read(
         opened, n_bins=n_bins, where=name, metrics=[key for key in means if _is_metric(key)], on_rows=on_rows
