@@ -2,14 +2,18 @@
 
 from surefoot.api import (
     AuditReport as AuditReport,
+    CheckReport as CheckReport,
     ComparisonReport as ComparisonReport,
+    EstimateReport as EstimateReport,
     Run as Run,
     SetsReport as SetsReport,
     apply_sets as apply_sets,
     audit as audit,
     calibrate as calibrate,
+    check as check,
     compare as compare,
     conformal as conformal,
+    estimate as estimate,
     load_calibrator as load_calibrator,
     load_run as load_run,
     load_sets as load_sets,
@@ -37,6 +41,7 @@ from surefoot.prediction_sets import (
 from surefoot.errors import (
     InputError as InputError,
     RunError as RunError,
+    ShiftError as ShiftError,
     SplitError as SplitError,
     SurefootError as SurefootError,
 )

@@ -222,7 +222,7 @@ def test_what_no_set_can_be_added_to_is_refused_in_one_sentence(
         "none.csv": "Expected at least one row, but none.csv has none",
         "text.csv": "Expected probabilities that are not negative and sum to 1, but row 1 has 0.2, nan, 0.5",
         "other.csv": "Expected the scores that the sets were fitted on, such as prob_shirt, prob_coat, prob_bag",
-        "turned.csv": "Expected the classes shirt, coat, bag in this order, which the sets were fitted to",
+        "turned.csv": "Expected the classes shirt, coat, bag in this order, that the sets were fitted on",
         "taken.csv": "Expected no column 'set', which is added, but the file has one. Rename it.",
         "two.npz": "Expected sets for 2 classes, but these were fitted on 3",
         "two_labels.npz": "Expected sets for 2 classes, but these were fitted on 3",

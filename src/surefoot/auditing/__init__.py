@@ -1,5 +1,6 @@
 """For the reviewer with predictions: can they be trusted, and how can they be repaired?"""
 
+from surefoot.auditing._gate_words import read_limits
 from surefoot.auditing._labels import check_meaning
 from surefoot.auditing._memory import hold, with_columns
 from surefoot.auditing._outputs import hold_outputs
@@ -8,10 +9,14 @@ from surefoot.auditing._weights import check_counting
 from surefoot.auditing.apply import Applied, apply
 from surefoot.auditing.apply_sets import AppliedSets, apply_sets
 from surefoot.auditing.audit import audit
+from surefoot.auditing.baseline import Baseline, load_baseline
 from surefoot.auditing.calibrate import Fitted, calibrate
+from surefoot.auditing.checked import Gate
 from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.conformal import FittedSets, conformal
+from surefoot.auditing.estimate import Estimate, estimate
 from surefoot.auditing.files import files_of, open_predictions
+from surefoot.auditing.gate import check
 from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
 from surefoot.auditing.several import Several, audit_several
@@ -22,8 +27,11 @@ __all__ = [
     "AppliedSets",
     "Audit",
     "AuditComparison",
+    "Baseline",
+    "Estimate",
     "Fitted",
     "FittedSets",
+    "Gate",
     "Ranking",
     "Several",
     "Threshold",
@@ -32,15 +40,19 @@ __all__ = [
     "audit",
     "audit_several",
     "calibrate",
+    "check",
     "check_counting",
     "check_meaning",
     "compare_audits",
     "conformal",
+    "estimate",
     "files_of",
     "find_files",
     "hold",
     "hold_outputs",
     "is_path",
+    "load_baseline",
     "open_predictions",
+    "read_limits",
     "with_columns",
 ]

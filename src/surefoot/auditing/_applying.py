@@ -47,7 +47,7 @@ def check_classes(class_names: tuple[str, ...], to: FittedTo, where: str) -> Non
     """Refuse classes in another order, where names tell: each would get another one's repair."""
     if class_names and to.class_names and class_names != to.class_names and len(class_names) == len(to.class_names):
         raise InputError(
-            f"Expected the classes {', '.join(to.class_names[:6])} in this order, which {to.what} fitted to, "
+            f"Expected the classes {', '.join(to.class_names[:6])} in this order, {to.whose}, "
             f"but {where} has {', '.join(class_names[:6])}. Bring them into one order."
         )
 

@@ -15,6 +15,7 @@ import numpy as np
 from surefoot.auditing._cells import floats
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Array
+from surefoot.auditing._memory import Held
 from surefoot.auditing._names import Kind, take_apart
 from surefoot.auditing._readers import read_table
 from surefoot.auditing._source import SUM_TOLERANCE, from_percent, rows_per_chunk
@@ -34,11 +35,11 @@ class FittedTo:
     class_names: tuple[str, ...]
     scores: tuple[str, ...]
     kind: Kind | None
-    what: str = "the calibrator was"
-    """What was fitted, for messages."""
+    whose: str = "that the calibrator was fitted on"
+    """Whose scores these are, for messages."""
 
     @staticmethod
-    def of(values: Any, what: str = "the calibrator was") -> FittedTo:
+    def of(values: Any, whose: str = "that the calibrator was fitted on") -> FittedTo:
         """Read it back; files of older versions say nothing."""
         found = values if isinstance(values, Mapping) else {}
         kind = found.get("kind")
@@ -47,7 +48,7 @@ class FittedTo:
             tuple(map(str, found.get("class_names", ()))),
             tuple(map(str, found.get("scores", ()))),
             kind if kind in ("logits", "probs") else None,
-            what,
+            whose,
         )
 
 
@@ -120,6 +121,13 @@ def find_scores(
         _check_named(named, first, path)
         named = named or _columns_of(path, first, fitted)
         start = partial(_table_rows, path, named)
+    return _scores_of(path, named, fitted, kind, start)
+
+
+def _scores_of(
+    path: Path, named: tuple[str, ...], fitted: FittedTo, kind: Said | None, start: Callable[[], Iterator[Array]]
+) -> Scores:
+    """Settle what the scores are."""
     told = "probs" if kind == "percent" else kind or _kind(named, fitted)
     if told is None:
         raise InputError(f"Expected logits or probabilities, but cannot tell in {path.name}. Say --logits or --probs.")
@@ -134,6 +142,35 @@ def _check_kind(start: Callable[[], Iterator[Array]], told: Kind, path: Path) ->
     first = next(iter(start()), None)
     if first is not None and len(first) and first.dtype.kind in "fiu" and np.isfinite(first).all():
         tell_kind(first[:, 0] if first.ndim == 2 and first.shape[1] == 1 else first, told, path.name)
+
+
+def find_held_scores(held: Held, fitted: FittedTo, kind: Said | None, named: tuple[str, ...] = ()) -> Scores:
+    """Find the scores among columns in memory.
+
+    Args:
+        held: The columns.
+        fitted: What others of the same model are called: columns of the same names are taken first.
+        kind: What the scores are, where names do not tell.
+        named: The scores' array or columns, where the user says so.
+
+    Returns:
+        The scores.
+
+    Raises:
+        InputError: If there are none, or several could be it.
+    """
+    where = Path(held.name)
+    _check_named(named, held.columns, where)
+    if not any(len(values) for values in held.columns.values()):
+        raise InputError(f"Expected at least one row, but {held.name} has none. Pass some.")
+    named = named or _columns_of(where, held.columns, fitted)
+
+    def start() -> Iterator[Array]:
+        for columns, _ in held.batches(rows_per_chunk(max(100, len(named))), named):
+            values = [floats(columns[name], name, 0, held.name) for name in named]
+            yield values[0] if len(values) == 1 else np.stack(values, axis=1)
+
+    return _scores_of(where, named, fitted, kind, start)
 
 
 def _check_named(named: tuple[str, ...], there: Collection[str], path: Path) -> None:
@@ -206,9 +243,7 @@ def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: 
         return (single[0],)
     wanted = ", ".join(fitted.scores) or "prob_0, prob_1, …"
     seen = ", ".join(list(first)[:8]) + (", …" if len(first) > 8 else "")
-    raise InputError(
-        f"Expected the scores that {fitted.what} fitted on, such as {wanted}, but {path.name} has {seen}. Rename them."
-    )
+    raise InputError(f"Expected the scores {fitted.whose}, such as {wanted}, but {path.name} has {seen}. Rename them.")
 
 
 def _check_no_more(path: Path, first: Mapping[str, Sequence[Any] | Array], scores: tuple[str, ...]) -> None:

@@ -87,7 +87,7 @@ def apply_sets(
     check_output(out, [*files_of(path, told.get("labels")), sets])
     to = FittedTo.of(
         {"n_classes": fitted.n_classes, "class_names": fitted.class_names, **about.get("fitted_to", {})},
-        "the sets were",
+        "that the sets were fitted on",
     )
     source = open_labelled(path, model, told)
     if source is None:

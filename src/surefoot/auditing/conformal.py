@@ -235,7 +235,7 @@ def _check_other_rows(
 ) -> None:
     """Refuse to measure on the rows that sets, or the calibrator before them, were fitted on."""
     check_form(audited.form)
-    names = FittedTo(reading.n_classes, rows.class_names, (), None, "the sets were")
+    names = FittedTo(reading.n_classes, rows.class_names, (), None, "that the sets were fitted on")
     check_classes(audited.class_names, names, tested)
     new = read(replace(audited, notes=()), n_bins=15, where=tested, sampled_values=0)
     if new.n_classes != reading.n_classes:
