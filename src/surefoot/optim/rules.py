@@ -29,7 +29,7 @@ __all__ = [
 Nonfinite = Literal["raise", "skip"]  # what to do when a loss or a gradient is not finite
 Perturbation = Literal["rank", "synchronised"]  # how the ranks of a distributed run climb
 # Default radius of the methods that climb a distance ρ along a gradient, and strength of CSAM's damping: the pair with
-# the smallest NLL over a perceptron, a CNN and a transformer (benchmarks/defaults.py; docs/optimizers.md has the table).
+# the smallest NLL over a perceptron, a CNN and a transformer; docs/optimizers.md has the table.
 RHO = 0.1
 GAMMA = 1.0
 

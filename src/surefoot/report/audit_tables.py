@@ -171,8 +171,8 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         for column in group_columns(each):
             yield ""
             yield Text(group_words(each, column))
-            if rows := group_rows(each, column):
-                yield _groups(column, rows)
+            if by_group := group_rows(each, column):
+                yield _groups(column, by_group)
     for note in (*_without(audit), *audit["notes"]):
         yield Text(f"Note: {note}")
     if two:
