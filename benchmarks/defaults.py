@@ -1,8 +1,8 @@
 """Which ρ and γ to take without a search: CSAM over a grid of both, on three kinds of network.
 
 Prints one table per task: accuracy, ECE and NLL on the calibration split, by which a default is chosen, and on the
-test split, by which it is judged. γ = 0 is SAM. The default is the pair with the smallest NLL on the calibration splits,
-summed over the tasks. Runs are kept in the folder given, so a second call only prints.
+test split, by which it is judged. γ = 0 is SAM. The default is the pair with the smallest NLL on the calibration
+splits, summed over the tasks. Runs are kept in the folder given, so a second call only prints.
 
     python benchmarks/defaults.py --text DATA/text/trec --out runs/defaults
 """

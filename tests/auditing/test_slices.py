@@ -203,3 +203,12 @@ def test_slices_of_a_risk() -> None:
 
 def audited_two(logits: np.ndarray, labels: np.ndarray, site: np.ndarray) -> list[object]:
     return list(sf.audit(logits=logits, labels=labels, group={"site": site}, metrics="nll").audit.slices)
+
+
+def test_slices_of_a_folder_know_all_its_files(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    for part in range(2):
+        logits, labels = made(300, seed=part)
+        write(tmp_path / f"{part}.parquet", logits, labels, sites=[f"{300 * part + i}" for i in range(300)])
+    found = sf.audit(str(tmp_path / "*.parquet"), group="site:2", metrics="nll").audit
+    assert {each.value: each.verdict.n for each in found.slices} == {"up to 299": 300, "above 299": 300}

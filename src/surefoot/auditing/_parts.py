@@ -162,7 +162,7 @@ def _joined(files: Files, sources: Sequence[Source]) -> Source:
             with closing(source.start_labels()) as reading:
                 yield from reading
 
-    return replace(sources[0], where=files.name, start=start, start_labels=start_labels)
+    return replace(sources[0], where=files.name, start=start, start_labels=start_labels, start_groups=None)
 
 
 def _few(names: Sequence[str]) -> str:
