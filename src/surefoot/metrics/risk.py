@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
+import torch
 from scipy.optimize import brentq
 from scipy.special import stdtrit
 from torch import Tensor
@@ -26,9 +27,9 @@ from surefoot.metrics._weights import (
     check_weights_are,
     kish,
     mean,
+    ratio,
     repeated,
     rows_of,
-    sizes,
     sums_as,
     worth,
 )
@@ -197,13 +198,31 @@ def _left_to_chance(totals: Tensor, n: float) -> float:
     if not 0 < rate < 1:
         return 1.0
     if len(totals) > 3:
-        size = sizes(totals)
-        within = (size * events / count + 1) / (size + 2)
-        of_bins = (count / count.sum()).square() * within * (1 - within) / size
-        return min(1.0, float(of_bins.sum()) * n / (rate * (1 - rate)))
+        left = _spread(totals) * n / (rate * (1 - rate))
+        alike = abs(float(totals[4].sum() / events.sum() * count.sum() / totals[3].sum()) - 1) < 1e-9
+        return min(1.0, left) if alike else left  # where events weigh as much as others, they are no more than tosses
     within = (events + 1) / (count + 2)  # never 0: bins with few examples must not look certain
     left: float = ((count * within * (1 - within)).sum() / (count.sum() * rate * (1 - rate))).item()
     return min(1.0, left)
+
+
+def _spread(totals: Tensor) -> float:
+    """Return the variance of mean risk less event rate where rows are weighted, given the risks.
+
+    An event instead of none changes the gap by its residual, and where events weigh more or less than others, by
+    what it takes from the weight of all, too.
+    """
+    count, risk, events, squares, of_events = totals[:5]
+    others = (count - events).clamp(min=0)
+    of_others = (squares - of_events).clamp(min=0)
+    # Effective numbers of both in each bin, and what one of them weighs; where there is none, as much as elsewhere.
+    m, n = ratio(events.square(), of_events), ratio(others.square(), of_others)
+    event = torch.where(events > 0, ratio(of_events, events), of_events.sum() / events.sum())
+    other = torch.where(others > 0, ratio(of_others, others), of_others.sum() / others.sum())
+    mean_risk, gap = risk / count, (risk.sum() - events.sum()) / count.sum()
+    change = event * (mean_risk - 1 - gap) - other * (mean_risk - gap)
+    within = (m + 1) / (m + n + 2)  # never 0: bins with few examples must not look certain
+    return float(((m + n) * within * (1 - within) * change.square()).sum() / count.sum().square())
 
 
 def ranking(
