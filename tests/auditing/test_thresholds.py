@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 import torch
 
 import surefoot as sf
-from surefoot.auditing import audit, compare_audits
+from surefoot.auditing import audit, compare_audits, open_predictions
 from surefoot.auditing._confidence_counts import LOWER_ENDS, Cells, ConfidenceCounts
 from surefoot.auditing._reading import Folds
+from surefoot.auditing.audit import audit_source
 from surefoot.auditing.thresholds import find_thresholds, risks_of
 from surefoot.errors import InputError
 from surefoot.metrics import risk_above, risk_threshold
@@ -173,6 +175,14 @@ def test_risks_as_people_write_them(risk: object) -> None:
     assert risks_of("0.01,0.05") == risks_of([0.01, 0.05]) == (0.01, 0.05)
     with pytest.raises(InputError, match=r"for 2 %, or several as 0\.01,0\.05, but got .*\. Say the share of wrong"):
         risks_of(risk)  # type: ignore[arg-type]
+
+
+def test_several_labels_per_row_are_refused(tmp_path: Path) -> None:
+    logits, labels = sure(50)
+    np.savez(tmp_path / "a.npz", logits=logits, labels=labels)
+    (source,) = open_predictions(tmp_path / "a.npz")
+    with pytest.raises(InputError, match=r"Expected one answer per row with --risk, but a\.npz has several labels"):
+        audit_source(replace(source, form="multilabel"), None, "a.npz", 15, 0.95, None, risk=0.1)
 
 
 def counted(weights: np.ndarray | None, pieces: int, *, are_counts: bool = False) -> ConfidenceCounts:

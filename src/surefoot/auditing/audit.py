@@ -147,6 +147,11 @@ def audit_source(
     if n_bins < 1 or not 0 < level < 1:
         raise InputError(f"Expected bins ≥ 1 and a level between 0 and 1, but got {n_bins} and {level}.")
     keys, risks = wanted(metrics), risks_of(risk)
+    if risks and source.form == "multilabel":
+        raise InputError(
+            f"Expected one answer per row with --risk, but {file} has several labels per row, whose errors depend on "
+            "each other. Audit one label on its own."
+        )
     slicing = slicing_of(source)
     counts, other = (_counts(each) if risks and each is not None else None for each in (source, held_out))
     reading = read(source, n_bins=n_bins, where=file, metrics=keys, on_rows=on_rows, slicing=slicing, counts=counts)
