@@ -27,6 +27,6 @@ def check_plain(source: Source, forms: Collection[Form], where: str) -> None:
         )
     if source.form not in forms:
         raise InputError(
-            f"Expected one true class among the same classes in every row, but {where} holds {source.form} "
-            "predictions. Audit them instead."
+            f"Expected one true class among the same classes in every row, but {where} holds {source.form}. "
+            "Audit them instead."
         )
