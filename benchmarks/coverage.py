@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import torch
 from simulated import Cell, ece_of, fresh, population, signal
 from torch import Tensor
+from weighted import RISKS, WEIGHTED, risks, weighted
 
-from surefoot.auditing.better import Pair, better_calibrated
+from surefoot.auditing.better import PairedRows, better_calibrated
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics import Stream
 from surefoot.metrics.bootstrap import bootstrap, paired_bootstrap
@@ -182,7 +183,7 @@ def headlines(pairs: Sequence[tuple[Cell, tuple[float, float]]], repetitions: in
         for _ in range(repetitions):
             a, b, labels = fresh(cell, other, signals, source)
             bins = _bins(a, labels), _bins(b, labels)
-            found = better_calibrated(*map(verdict_of_sums, bins), bins, Pair((a, b), labels), 1.0)
+            found = better_calibrated(*map(verdict_of_sums, bins), bins, PairedRows((a, b), labels), 1.0)
             said[found.letter if found else ""] += 1
         yield (*_of_pair(cell, other), *(f"{100 * count / repetitions:.1f} %" for count in said.values()))
 
@@ -228,7 +229,7 @@ def show(title: str, rows: Iterator[tuple[str, ...]]) -> None:
             print(f"|{'---|' * len(row)}", flush=True)
 
 
-TABLES = ("single", "others", "repaired", "paired", "headline", "limits")
+TABLES = ("single", "others", "repaired", "paired", "headline", "limits", "weighted", "risk")
 
 
 def main() -> int:
@@ -239,7 +240,7 @@ def main() -> int:
     parser.add_argument(
         "--only",
         nargs="+",
-        choices=("single", "others", "repaired", "paired", "headline", "limits"),
+        choices=TABLES,
         help="these tables",
     )
     chosen = parser.parse_args()
@@ -253,6 +254,8 @@ def main() -> int:
         "paired": lambda: paired(pairs, times),
         "headline": lambda: headlines(heads, times),
         "limits": lambda: limits(cells, times),
+        "weighted": lambda: weighted(WEIGHTED[:2] if chosen.quick else WEIGHTED, times, SINGLE, Held),
+        "risk": lambda: risks(RISKS[:3] if chosen.quick else RISKS, times, Held),
     }
     for name, rows in tables.items():
         if chosen.only is None or name in chosen.only:

@@ -8,6 +8,7 @@ from surefoot.api._audit_report import AuditReport
 from surefoot.api._calibrate import calibrate, load_calibrator, repair
 from surefoot.api._check import CheckReport, check
 from surefoot.api._compare import ComparisonReport, compare, read_seeds
+from surefoot.api._conformal import SetsReport, apply_sets, conformal, load_sets
 from surefoot.api._estimate import EstimateReport, estimate
 from surefoot.api._runs import Run, load_run
 from surefoot.api._train import check_out, train
@@ -18,14 +19,18 @@ __all__ = [
     "ComparisonReport",
     "EstimateReport",
     "Run",
+    "SetsReport",
+    "apply_sets",
     "audit",
     "calibrate",
     "check",
     "check_out",
     "compare",
+    "conformal",
     "estimate",
     "load_calibrator",
     "load_run",
+    "load_sets",
     "read_seeds",
     "repair",
     "train",

@@ -7,29 +7,36 @@ from surefoot.auditing._outputs import hold_outputs
 from surefoot.auditing._paths import find_files, is_path
 from surefoot.auditing._weights import check_counting
 from surefoot.auditing.apply import Applied, apply
+from surefoot.auditing.apply_sets import AppliedSets, apply_sets
 from surefoot.auditing.audit import audit
 from surefoot.auditing.baseline import Baseline, load_baseline
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.checked import Gate
 from surefoot.auditing.compare import compare_audits
+from surefoot.auditing.conformal import FittedSets, conformal
 from surefoot.auditing.estimate import Estimate, estimate
 from surefoot.auditing.files import files_of, open_predictions
 from surefoot.auditing.gate import check
 from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
 from surefoot.auditing.several import Several, audit_several
+from surefoot.auditing.thresholds import Threshold
 
 __all__ = [
     "Applied",
+    "AppliedSets",
     "Audit",
     "AuditComparison",
     "Baseline",
     "Estimate",
     "Fitted",
+    "FittedSets",
     "Gate",
     "Ranking",
     "Several",
+    "Threshold",
     "apply",
+    "apply_sets",
     "audit",
     "audit_several",
     "calibrate",
@@ -37,6 +44,7 @@ __all__ = [
     "check_counting",
     "check_meaning",
     "compare_audits",
+    "conformal",
     "estimate",
     "files_of",
     "find_files",

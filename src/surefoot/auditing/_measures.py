@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
-from surefoot.auditing._reading import Reading, ValueSums, part_of
+from surefoot.auditing._reading import Reading, part_of
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metrics
+from surefoot.metrics._weights import worth
 from surefoot.metrics.bootstrap import WHY_NONE
 from surefoot.metrics.chance import Chance, chance, chance_of_sums, chance_of_top, classwise_chance
 from surefoot.metrics.describe import range_of
 from surefoot.metrics.interval import Interval, no_interval
-from surefoot.metrics.mean_losses import Losses, loss_of_parts
+from surefoot.metrics.mean_losses import loss_of_parts
 from surefoot.metrics.ranking_interval import area, risk
 from surefoot.metrics.reliability import Consistency
 from surefoot.metrics.shares import exact_ends
@@ -80,11 +81,15 @@ def _interval(key: str, part: Part, options: dict[str, Any], reading: Reading, l
         return _mean(key, part, reading, level)
     if key in reading.values and kind == "exact":
         sums = reading.values[key]
+        if sums.weight is not None:
+            n = worth(*torch.tensor([sums.weight, sums.total, *sums.powers[:2]], dtype=torch.float64)).item()
+            return Interval(key, sums.mean, *exact_ends(min(1.0, sums.mean) * n, n, level), level, "exact")
         return Interval(key, sums.mean, *exact_ends(sums.total, sums.n, level), level, "exact")
+    top, weights = (reading.confidence, reading.correct), reading.top_weights
     if kind == "log":
-        return risk(reading.confidence, reading.correct, level, _DRAWS, generator(0, "bootstrap"))
+        return risk(*top, level, _DRAWS, generator(0, "bootstrap"), weights)
     if kind == "delong":
-        return area(key, reading.confidence, reading.correct, level)
+        return area(key, *top, level, weights)
     return no_interval(key, _value(key, part, options, reading), level, WHY_NONE)
 
 
@@ -98,9 +103,11 @@ def _value(key: str, part: Part, options: dict[str, Any], reading: Reading) -> f
     if stream is not None:
         return float(stream.compute())
     if "top" in part.facts:
-        return float(part.facts["top"](reading.confidence, reading.correct, **options))
+        of_tops = {} if reading.top_weights is None else {"weights": reading.top_weights}
+        return float(part.facts["top"](reading.confidence, reading.correct, **of_tops, **options))
     most = _MOST_PAIRED if part.facts.get("quadratic") else None
-    return float(part.build(reading.probs(most), torch.from_numpy(reading.labels[:most]), **options))
+    more = {} if reading.weights is None else {"weights": reading.weights[:most]}
+    return float(part.build(reading.probs(most), torch.from_numpy(reading.labels[:most]), **more, **options))
 
 
 def _is_of_bins(part: Part, options: Mapping[str, Any], reading: Reading) -> bool:
@@ -137,32 +144,27 @@ def _chance(part: Part, options: dict[str, Any], reading: Reading, test: Consist
             return Chance(part.name, test.ece, test.expected, test.limit, test.p_value, level)
         return chance_of_sums(part.name, reading.bins.sums, level=level)
     if "top" in part.facts:
-        top = reading.confidence, reading.correct
+        top = reading.confidence, reading.correct, reading.top_weights
         return chance_of_top(part.name, *top, n_resamples=_DRAWS, level=level, **options)
     if _is_classwise(part, options, reading):
         return _classwise(reading, level)
     if len(reading.labels) < reading.n or part.facts.get("quadratic"):
         return None  # chance makes more of fewer rows
     labels = torch.from_numpy(reading.labels)
-    return chance(part.name, reading.probs(), labels, n_resamples=_DRAWS, level=level, **options)
+    return chance(part.name, reading.probs(), labels, reading.weights, n_resamples=_DRAWS, level=level, **options)
 
 
 def _classwise(reading: Reading, level: float) -> Chance:
     """Draw labels of some rows, which tells what those of all do."""
     rows = max(1000, _MOST_VALUES // max(50, reading.n_classes))
     estimate = float(reading.class_bins.compute())
-    return classwise_chance(reading.probs(rows), estimate, reading.n, reading.n_bins, n_resamples=_DRAWS, level=level)
+    weights = None if reading.weights is None else torch.from_numpy(reading.weights[:rows])
+    some = reading.probs(rows), estimate, reading.effective, reading.n_bins, weights
+    return classwise_chance(*some, n_resamples=_DRAWS, level=level)
 
 
 def _mean(key: str, part: Part, reading: Reading, level: float) -> Interval:
     every, wrong = reading.values[key], reading.of_wrong[key]
-    right = ValueSums(every.n - wrong.n, every.total - wrong.total, every.squares - wrong.squares)
     if not math.isfinite(every.total):
         return no_interval(key, every.mean, level, "it is infinite")
-    return loss_of_parts(key, _losses(right), _losses(wrong), level, range_of(part))
-
-
-def _losses(sums: ValueSums) -> Losses:
-    if not sums.n:
-        return Losses(0, 0.0, 0.0)
-    return Losses(sums.n, sums.mean, sums.standard_error * math.sqrt(sums.n))
+    return loss_of_parts(key, (every - wrong).losses(), wrong.losses(), level, range_of(part))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -12,12 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.auditing._confidence_counts import ConfidenceCounts
+from surefoot.auditing._counted import ValueSums, Weighing, counted, weights_of
 from surefoot.auditing._doubts import doubts_about
 from surefoot.auditing._kind import no_probabilities
 from surefoot.auditing._labels import Array
 from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
 from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream, top_label
+from surefoot.metrics._weights import require_weights
 from surefoot.registry import Part
 from surefoot.seeding import generator
 
@@ -31,32 +33,6 @@ ALWAYS = ("nll", "brier")  # what files are compared by
 _TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
 
 OnRows = Callable[[int, float | None], None]  # rows read so far, and their share of the file
-
-
-@dataclass
-class ValueSums:
-    """Sums of a value per row: enough for its mean and the mean's standard error."""
-
-    n: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-
-    def add(self, values: Tensor) -> None:
-        """Add some rows."""
-        self.n += len(values)
-        self.total += values.sum().item()
-        self.squares += values.square().sum().item()
-
-    @property
-    def mean(self) -> float:
-        """Mean over all rows."""
-        return self.total / self.n
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the mean."""
-        variance = max(0.0, self.squares / self.n - self.mean**2)
-        return math.sqrt(variance / max(1, self.n - 1))
 
 
 @dataclass
@@ -78,12 +54,25 @@ class Reading:
     folds: Array = field(default_factory=lambda: np.empty(0, np.int64))
     confidence: Tensor = field(default_factory=lambda: torch.empty(0))  # another one, of more rows
     correct: Tensor = field(default_factory=lambda: torch.empty(0))
+    weights: Array | None = None  # of the sampled rows; None where all count alike
+    top_weights: Tensor | None = None  # of the others
+    weighing: Weighing = field(default_factory=Weighing)  # all weights that were seen
     doubts: tuple[str, ...] = ()  # whether these can be the predictions that they seem to be
 
     @property
     def n_bins(self) -> int:
         """How many bins of confidence there are."""
         return self.bins.sums.shape[1]
+
+    @property
+    def stored(self) -> int:
+        """How many rows the file has, of whatever weight."""
+        return self.weighing.rows or self.n
+
+    @property
+    def effective(self) -> float:
+        """How many equal rows the rows are worth."""
+        return self.n if self.weights is None else self.weighing.effective
 
     @property
     def n_classes(self) -> int:
@@ -102,6 +91,7 @@ def read(
     where: str,
     metrics: Sequence[str] = (),
     sampled_values: int = SAMPLED_VALUES,
+    counts: ConfidenceCounts | None = None,
     on_rows: OnRows | None = None,
     slicing: Slicing | None = None,
 ) -> Reading:
@@ -113,6 +103,7 @@ def read(
         where: The file, for messages.
         metrics: Keys of those that are wanted; NLL and Brier score, and what bins tell, are always there.
         sampled_values: How many rows × classes to keep.
+        counts: Where answers are counted by their confidence, to choose thresholds.
         on_rows: Called while reading.
         slicing: How rows are divided into slices; not at all where it is left out.
 
@@ -130,34 +121,45 @@ def read(
             reading.streams[key] = Stream(part.name, **options)
     digest = hashlib.blake2b(digest_size=16)
     rows, tops, folds = Sample("rows"), Sample("top labels"), Folds()
-    for chunk in source.chunks():
+    for chunk in counted(source, reading.weighing):
         log_p = log_probs(chunk, source, reading.n, where)
         labels = torch.from_numpy(chunk.labels)
+        weights = weights_of(chunk)
+        if weights is not None and not reading.n:
+            for part, _ in parts.values():
+                require_weights(part)
         probs = log_p.exp()
-        reading.bins.update(probs, labels)
-        reading.class_bins.update(probs, labels)
+        reading.bins.update(probs, labels, weights)
+        reading.class_bins.update(probs, labels, weights)
         reading.impossible += int(log_p.gather(1, labels[:, None]).isinf().sum())
         confidence, correct = top_label(probs, labels)
         for key, (part, options) in means.items():
             of_logs, each = part.facts.get("each_of_logs"), part.facts["each"]
             values = of_logs(log_p, labels, **options) if of_logs else each(probs, labels, **options)
-            reading.values[key].add(values)
-            reading.of_wrong[key].add(values[~correct])
+            reading.values[key].add(values, weights)
+            reading.of_wrong[key].add(values[~correct], None if weights is None else weights[~correct])
         for stream in reading.streams.values():
-            stream.update(probs, labels)
+            stream.update(probs, labels, weights)
         chunk = replace(chunk, groups={} if slicing is None else slicing.of(chunk.groups))
         _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins)
         if probs.shape[1] == 2:
             _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins)
         logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
-        rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
-        tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
+        more = () if chunk.weights is None else (chunk.weights,)
+        room = max(LEAST_SAMPLED, sampled_values // logits.shape[1])
+        halves = folds.next(len(labels))
+        rows.add(room, logits, chunk.labels, halves, *more)
+        tops.add(MOST_RANKED, confidence.numpy(), correct.numpy(), *more)
+        if counts is not None:
+            counts.add(confidence, correct, halves, chunk.groups, chunk.weights)
         digest.update(np.ascontiguousarray(chunk.labels).tobytes())
         reading.n += len(labels)
         if on_rows:
             on_rows(reading.n, chunk.share)
-    reading.logits, reading.labels, reading.folds = rows.taken()
-    reading.confidence, reading.correct = map(torch.from_numpy, tops.taken())
+    reading.logits, reading.labels, reading.folds, *of_rows = rows.taken()
+    reading.confidence, reading.correct, *of_tops = map(torch.from_numpy, tops.taken())
+    if of_rows:
+        reading.weights, reading.top_weights = of_rows[0], of_tops[0]
     reading.labels_digest = digest.hexdigest()
     if reading.n:
         reading.doubts = doubts_about(reading.logits, reading.labels, reading.confidence.numpy(), source)
@@ -202,16 +204,28 @@ def _finite(log_p: Tensor, like: Array) -> Array:
     return logits
 
 
-def walk(source: Source, where: str, on_rows: OnRows | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Go through all rows once more, as logits in float64 with labels."""
+def walk(
+    source: Source, where: str, on_rows: OnRows | None = None, *, as_stored: bool = False
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """Go through all rows once more, as logits in float64 with labels and weights.
+
+    Args:
+        source: Its kind is known.
+        where: The file, for messages.
+        on_rows: Called while reading.
+        as_stored: Every row once, also those that count as none or as several.
+
+    Yields:
+        Logits, labels, and weights where not all rows count alike.
+    """
     start = 0
-    for chunk in source.chunks():
+    for chunk in source.chunks() if as_stored else counted(source):
         if source.kind == "logits":
             logits = torch.from_numpy(chunk.scores.astype(np.float64))
         else:
             logits = log_probs(chunk, source, start, where).clamp(min=float(np.log(_TINY)))
         start += len(chunk.labels)
-        yield logits, torch.from_numpy(chunk.labels)
+        yield logits, torch.from_numpy(chunk.labels), weights_of(chunk)
         if on_rows:
             on_rows(start, chunk.share)
 
@@ -229,7 +243,8 @@ def _add_slices(
         names, places = np.unique(values, return_inverse=True)
         for number, name in enumerate(names):
             rows = torch.from_numpy(np.flatnonzero(places == number))
-            found.setdefault(str(name), Stream(metric, n_bins=n_bins)).update(probs[rows], labels[rows])
+            weights = None if chunk.weights is None else chunk.weights[rows]
+            found.setdefault(str(name), Stream(metric, n_bins=n_bins)).update(probs[rows], labels[rows], weights)
 
 
 class Folds:

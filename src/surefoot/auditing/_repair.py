@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.auditing._reading import Folds, OnRows, Reading, ValueSums, walk
+from surefoot.auditing._counted import ValueSums
+from surefoot.auditing._reading import Folds, OnRows, Reading, walk
 from surefoot.auditing._source import Source
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
 from surefoot.metrics import Stream
@@ -35,7 +36,8 @@ class Repair:
 def fit(reading: Reading, rows: slice | np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None) -> float:
     """Fit a temperature on sampled rows."""
     chosen = slice(None) if rows is None else rows
-    return fit_temperature(Predictions(reading.logits[chosen], reading.labels[chosen], "calibration")).temperature
+    rows_of = Predictions(reading.logits, reading.labels, "calibration", weights=reading.weights).rows(chosen)
+    return fit_temperature(rows_of).temperature
 
 
 def repair(
@@ -77,14 +79,14 @@ def repair(
         on += ", scored on the other, and the other way round"
     bins, losses, folds = Stream("ece", n_bins=n_bins), ValueSums(), Folds()
     by_half = torch.tensor(pair, dtype=torch.float64)
-    for logits, labels in walk(source, where, on_rows):
+    for logits, labels, weights in walk(source, where, on_rows):
         half = torch.from_numpy(folds.next(len(labels)))
-        _score(logits / by_half[half][:, None], labels, bins, losses)
+        _score(logits / by_half[half][:, None], labels, weights, bins, losses)
     after = verdict_of_sums(bins.sums, level=level)
     return Repair(overall, on, after.ece, after.consistency, losses.mean, after.reliability), ""
 
 
-def _score(logits: Tensor, labels: Tensor, bins: Stream, losses: ValueSums) -> None:
+def _score(logits: Tensor, labels: Tensor, weights: Tensor | None, bins: Stream, losses: ValueSums) -> None:
     log_p = logits.log_softmax(1)
-    bins.update(log_p.exp(), labels)
-    losses.add(-log_p.gather(1, labels[:, None]).squeeze(1))
+    bins.update(log_p.exp(), labels, weights)
+    losses.add(-log_p.gather(1, labels[:, None]).squeeze(1), weights)

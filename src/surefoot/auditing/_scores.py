@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.auditing._cells import floats
+from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Array
 from surefoot.auditing._memory import Held
 from surefoot.auditing._names import Kind, take_apart
@@ -28,16 +29,17 @@ _PREFIXES = ("logit_", "logits_", "log_prob_", "prob_", "probs_", "proba_", "p_"
 
 @dataclass(frozen=True)
 class FittedTo:
-    """What a calibrator was fitted to, as far as its file says."""
+    """What a calibrator or a prediction set was fitted to, as far as its file says."""
 
     n_classes: int | None
     class_names: tuple[str, ...]
     scores: tuple[str, ...]
     kind: Kind | None
     whose: str = "that the calibrator was fitted on"
+    """Whose scores these are, for messages."""
 
     @staticmethod
-    def of(values: Any) -> FittedTo:
+    def of(values: Any, whose: str = "that the calibrator was fitted on") -> FittedTo:
         """Read it back; files of older versions say nothing."""
         found = values if isinstance(values, Mapping) else {}
         kind = found.get("kind")
@@ -46,6 +48,7 @@ class FittedTo:
             tuple(map(str, found.get("class_names", ()))),
             tuple(map(str, found.get("scores", ()))),
             kind if kind in ("logits", "probs") else None,
+            whose,
         )
 
 
@@ -128,8 +131,17 @@ def _scores_of(
     told = "probs" if kind == "percent" else kind or _kind(named, fitted)
     if told is None:
         raise InputError(f"Expected logits or probabilities, but cannot tell in {path.name}. Say --logits or --probs.")
+    if kind is None:
+        _check_kind(start, told, path)
     what = named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
     return Scores(named, told, f"{what!r} as {kind or told}, no labels", start, percent=kind == "percent")
+
+
+def _check_kind(start: Callable[[], Iterator[Array]], told: Kind, path: Path) -> None:
+    """Refuse values that contradict what the scores were taken for."""
+    first = next(iter(start()), None)
+    if first is not None and len(first) and first.dtype.kind in "fiu" and np.isfinite(first).all():
+        tell_kind(first[:, 0] if first.ndim == 2 and first.shape[1] == 1 else first, told, path.name)
 
 
 def find_held_scores(held: Held, fitted: FittedTo, kind: Said | None, named: tuple[str, ...] = ()) -> Scores:
@@ -213,6 +225,7 @@ def _two(fitted: FittedTo) -> bool:
 
 def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: FittedTo) -> tuple[str, ...]:
     if fitted.scores and all(name in first for name in fitted.scores):
+        _check_no_more(path, first, fitted.scores)
         return fitted.scores
     parts = [part for part in map(take_apart, first) if part and part.role in _RANK]
     lists = [part for part in parts if np.ndim(first[part.key][0]) == 1]
@@ -231,6 +244,19 @@ def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: 
     wanted = ", ".join(fitted.scores) or "prob_0, prob_1, …"
     seen = ", ".join(list(first)[:8]) + (", …" if len(first) > 8 else "")
     raise InputError(f"Expected the scores {fitted.whose}, such as {wanted}, but {path.name} has {seen}. Rename them.")
+
+
+def _check_no_more(path: Path, first: Mapping[str, Sequence[Any] | Array], scores: tuple[str, ...]) -> None:
+    """Refuse a file with a class more than the calibrator knows: a column called like its scores that is none."""
+    start = next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in scores)), "")
+    if len(scores) == 1 or not start:
+        return
+    more = [name for name in first if name.startswith(start) and name not in scores and _is_number(first[name][0])]
+    if more:
+        raise InputError(
+            f"Expected {len(scores)} classes, which the calibrator was fitted on, but {path.name} has {more[0]} beside "
+            f"{scores[0]}…{scores[-1]}. Fit one on predictions of the same model, or name the columns with --scores."
+        )
 
 
 def _is_number(value: Any) -> bool:

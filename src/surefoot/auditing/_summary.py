@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._labels import Array
 from surefoot.auditing._measures import measure
 from surefoot.auditing._positive import Positive
-from surefoot.auditing._reading import MOST_RANKED, Reading, ValueSums, part_of
+from surefoot.auditing._reading import MOST_RANKED, Reading, part_of
 from surefoot.auditing._two_classes import RISK_ROWS
 from surefoot.metrics import top_label
 from surefoot.metrics.interval import Interval, no_interval

@@ -12,6 +12,7 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._positive import Positive, choose_positive
 from surefoot.auditing._reading import Reading
 from surefoot.calibrators.temperature import fit_temperature
+from surefoot.metrics._weights import mean
 from surefoot.metrics.interval import Interval, no_interval
 from surefoot.metrics.reliability import Reliability
 from surefoot.metrics.risk import Risk, judge_risk, ranking, risk_of_sums, risk_sums
@@ -84,8 +85,8 @@ class TwoClasses:
     def measures(self) -> dict[str, Interval]:
         """Return what is measured for two classes only."""
         risk = self.risk
-        mean = no_interval("mean_risk", risk.mean, risk.gap.level, "")
-        found = {"mean_risk": mean, "event_rate": risk.rate, "risk_gap": risk.gap}
+        average = no_interval("mean_risk", risk.mean, risk.gap.level, "")
+        found = {"mean_risk": average, "event_rate": risk.rate, "risk_gap": risk.gap}
         found["risk_ece"] = replace(risk.ece, metric="risk_ece")
         found |= {"risk_auroc": self.auroc} if self.auroc else {}
         found |= {"average_precision": self.average_precision} if self.average_precision else {}
@@ -118,20 +119,19 @@ def two_classes(
     """
     chosen = choose_positive(class_names, positive, where)
     logits, labels = reading.logits[:RISK_ROWS], torch.from_numpy(reading.labels[:RISK_ROWS] == chosen.index)
-    risk = _risk(logits, chosen.index)
-    found = risk_of_sums(_totals(reading, chosen), risk_sums(risk, labels, n_bins), level=level)
-    ranks = ranking(risk, labels, level=level)
+    risk, weights = _risk(logits, chosen.index), _weights(reading)
+    found = risk_of_sums(_totals(reading, chosen), risk_sums(risk, labels, n_bins, weights), level=level)
+    ranks = ranking(risk, labels, weights, level=level)
     repairs, on, why = _repairs(reading, held_out, chosen.index, found, n_bins)
-    rate, n = found.rate.estimate, found.n
-    share = max(rate, 1 - rate)
+    rate = found.rate.estimate
     return TwoClasses(
         positive=chosen,
         risk=found,
         auroc=ranks[0] if ranks else None,
         average_precision=ranks[1] if ranks else None,
         common=chosen.name if rate > 0.5 else chosen.other,
-        common_accuracy=Interval("common_accuracy", share, *exact_ends(share * n, n, level), level, "exact", 0),
-        nll=_nll(risk, labels),
+        common_accuracy=_common(found, weights is not None),
+        nll=_nll(risk, labels, weights),
         repairs=repairs,
         fitted_on=on,
         why_no_repair=why,
@@ -148,13 +148,27 @@ def _totals(reading: Reading, positive: Positive) -> Tensor:
     return reading.class_bins.sums[:, positive.index]
 
 
+def _common(risk: Risk, weighted: bool) -> Interval:
+    """Return the accuracy of always saying the more frequent class: the event rate, or what it leaves."""
+    rate, n, level = risk.rate.estimate, risk.n, risk.rate.level
+    share = max(rate, 1 - rate)
+    ends = (risk.rate.low, risk.rate.high) if rate > 0.5 else (1 - risk.rate.high, 1 - risk.rate.low)
+    return Interval(
+        "common_accuracy", share, *(ends if weighted else exact_ends(share * n, n, level)), level, "exact", 0
+    )
+
+
+def _weights(reading: Reading) -> Tensor | None:
+    return None if reading.weights is None else torch.from_numpy(reading.weights[:RISK_ROWS])
+
+
 def _risk(logits: Array, index: int) -> Tensor:
     return torch.from_numpy(np.asarray(logits, np.float64)).softmax(1)[:, index]
 
 
-def _nll(risk: Tensor, happened: Tensor) -> float:
+def _nll(risk: Tensor, happened: Tensor, weights: Tensor | None) -> float:
     tiny = torch.finfo(torch.float32).tiny
-    return -torch.where(happened, risk, 1 - risk).clamp(min=tiny).log().mean().item()
+    return -mean(torch.where(happened, risk, 1 - risk).clamp(min=tiny).log(), weights).item()
 
 
 def _repairs(
@@ -163,29 +177,33 @@ def _repairs(
     """Fit elsewhere and score all rows; or fit on each half of the rows and score on the other."""
     logits, labels = reading.logits[:RISK_ROWS], reading.labels[:RISK_ROWS]
     if held_out is not None:
-        whole = Predictions(held_out.logits[:RISK_ROWS], held_out.labels[:RISK_ROWS], "calibration")
+        whole = _predictions(held_out)
         parts = [(whole, np.full(len(labels), True))]
         on = "the calibration set of the same file"
     else:
-        whole, folds = Predictions(logits, labels, "calibration"), reading.folds[:RISK_ROWS]
+        whole, folds = _predictions(reading), reading.folds[:RISK_ROWS]
         halves = [(folds != half, folds == half) for half in (0, 1)]
-        parts = [(Predictions(logits[fit], labels[fit], "calibration"), score) for fit, score in halves]
+        parts = [(whole.rows(fit), score) for fit, score in halves]
         on = "one half of the rows, scored on the other, and the other way round"
     fewest = min(int((part.labels == k).sum()) for part, _ in parts for k in (0, 1))
     if fewest < FEW_EVENTS:
         few = "1 example of a class is" if fewest == 1 else f"{fewest} examples of a class are"
         return (), on, f"{few} too few to fit a repair"
-    happened = torch.from_numpy(labels == index)
+    happened, weights = torch.from_numpy(labels == index), _weights(reading)
     found = []
     for name in REPAIRS:
         risk = torch.empty(len(labels), dtype=torch.float64)
         for part, rows in parts:
             fitted = CALIBRATORS[name].build(part)
             risk[torch.from_numpy(rows)] = torch.from_numpy(fitted.probs(logits[rows])[:, index])
-        after = judge_risk(risk, happened, n_bins=n_bins, level=before.gap.level)
+        after = judge_risk(risk, happened, weights, n_bins=n_bins, level=before.gap.level)
         temperature = fit_temperature(whole).temperature if name == "temperature" else None
-        found.append(_repair(name, temperature, before, after, _nll(risk, happened)))
+        found.append(_repair(name, temperature, before, after, _nll(risk, happened, weights)))
     return tuple(found), on, ""
+
+
+def _predictions(reading: Reading) -> Predictions:
+    return Predictions(reading.logits, reading.labels, "calibration", weights=reading.weights).rows(slice(RISK_ROWS))
 
 
 def _repair(name: str, temperature: float | None, before: Risk, after: Risk, nll: float) -> RiskRepair:

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from surefoot import __version__
+from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._labels import Array
-from surefoot.auditing._reading import ValueSums
 from surefoot.auditing._summary import Rows, Summary
 from surefoot.auditing.result import plain
 from surefoot.errors import InputError

@@ -31,12 +31,14 @@ class PairedRows:
 
     probs: tuple[Tensor, Tensor]
     labels: Tensor
+    weights: Tensor | None = None
     _differences: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, a: Reading, b: Reading, few: int) -> PairedRows:
         """Take the first sampled rows, which are the same of both."""
-        return cls((a.probs(few), b.probs(few)), torch.from_numpy(a.labels[:few]))
+        weights = None if a.weights is None else torch.from_numpy(a.weights[:few])
+        return cls((a.probs(few), b.probs(few)), torch.from_numpy(a.labels[:few]), weights)
 
     @cached_property
     def tops(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -47,11 +49,11 @@ class PairedRows:
     def share(self, level: float) -> Interval:
         """Return the difference of accuracies."""
         (_, a), (_, b) = self.tops
-        return paired_share("accuracy", a, b, level)
+        return paired_share("accuracy", a, b, level, self.weights)
 
     def gap(self, level: float, sign: int = -1) -> Interval:
         """Return the difference of confidence − accuracy, or the sum."""
-        return paired_gap(*self.tops, level, sign=sign)
+        return paired_gap(*self.tops, level, self.weights, sign=sign)
 
     def loss(self, name: str, level: float) -> Interval:
         """Return the difference of a mean loss."""
@@ -60,7 +62,7 @@ class PairedRows:
             a, b = (each(probs, self.labels).double() for probs in self.probs)
             self._differences[name] = a - b
         (_, right_a), (_, right_b) = self.tops
-        return loss(name, self._differences[name], right_a & right_b, level, (-math.inf, math.inf))
+        return loss(name, self._differences[name], right_a & right_b, level, (-math.inf, math.inf), self.weights)
 
 
 @dataclass(frozen=True)

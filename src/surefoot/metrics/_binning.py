@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import OptionError
-from surefoot.metrics._weights import whole
+from surefoot.metrics._weights import as_counts
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Places = np.ndarray[Any, np.dtype[np.int64]]
@@ -134,7 +134,7 @@ def equal_mass_sums(confidence: Tensor, correct: Tensor, n_bins: int, weights: T
         confidence: Values in [0, 1], shape ``(n,)``.
         correct: 1 where the prediction is right, shape ``(n,)``.
         n_bins: Number of bins; some stay empty when there are fewer examples.
-        weights: How much each row counts; where they are not all whole numbers, the bins hold exactly equal weight.
+        weights: How often each row counts; scaled to a mean of 1 where they are not all whole numbers.
 
     Returns:
         Shape ``(3, n_bins)``, float64: count, sum of confidence, sum of correctness.
@@ -161,16 +161,13 @@ def equal_mass_sums(confidence: Tensor, correct: Tensor, n_bins: int, weights: T
 
 def _equal_weight_sums(confidence: Tensor, correct: Tensor, n_bins: int, weights: Tensor) -> Tensor:
     """Cut where repeated rows would be cut; a row on a cut gives each side its share."""
-    value, weight = confidence.double().numpy(), weights.numpy()
+    value, weight = confidence.double().numpy(), as_counts(weights).numpy()
     groups, place = np.unique(value, return_inverse=True)
     mass = np.bincount(place, weight).astype(np.float64)
     hits = np.bincount(place, weight * correct.double().numpy()).astype(np.float64)
-    total, steps = weight.sum(), np.arange(1, n_bins + 1)
-    ends = total * steps / n_bins
-    if whole(weights):
-        size, more = divmod(int(total), n_bins)
-        ends = (size * steps + np.minimum(steps, more)).astype(np.float64)
-    ends = np.concatenate([[0.0], ends])
+    size, more = divmod(round(weight.sum()), n_bins)
+    steps = np.arange(n_bins + 1)
+    ends = (size * steps + np.minimum(steps, more)).astype(np.float64)
     filled = np.concatenate([[0.0], mass.cumsum()])
 
     def per_run(of_groups: Array) -> Array:
@@ -201,7 +198,7 @@ def quantile_sums(values: Tensor, correct: Tensor, n_bins: int, weights: Tensor 
     ordered = np.sort(value)
     if weights is not None:
         weight = weights.cpu().numpy()
-        ends = np.unique(_ends(value, weight, n_bins, whole(weights)))
+        ends = np.unique(_ends(value, as_counts(weights).cpu().numpy(), n_bins))
         _, cell = np.unique(np.searchsorted(ends, value), return_inverse=True)
         return weighted_sums(cell, value, hits != 0, weight, 0)
     # The last value of each run but the last one; equal values end in the same run.
@@ -212,14 +209,13 @@ def quantile_sums(values: Tensor, correct: Tensor, n_bins: int, weights: Tensor 
     )
 
 
-def _ends(values: Array, weights: Array, n_bins: int, counts: bool) -> Array:
-    """Return the last value of each run of equal weight, where repeated rows would have it if weights are counts."""
+def _ends(values: Array, counts: Array, n_bins: int) -> Array:
+    """Return the last value of each run of equal weight, where repeated rows would have it."""
     order = np.argsort(values)
-    filled = weights[order].cumsum()
-    n = filled[-1] if counts else len(values)
+    filled = counts[order].cumsum()
+    n = round(filled[-1])
     if n < n_bins:
         return values
-    steps = np.arange(1, n_bins)
-    wanted = steps * int(n) // n_bins if counts else steps * filled[-1] / n_bins
+    wanted = np.arange(1, n_bins) * n // n_bins - 1e-9 * n  # less a hair: what is added up to 7 may be 6.9999…
     found: Array = values[order][np.searchsorted(filled, wanted).clip(max=len(values) - 1)]
     return found

@@ -77,13 +77,16 @@ def share_below(others: Tensor, values: Tensor, weights: Tensor | None = None) -
     return (filled[left] + filled[right]) / (2 * filled[-1])
 
 
-def average_precision(positive: Tensor, negative: Tensor, weights: tuple[Tensor, Tensor] | None = None) -> Tensor:
+def average_precision(
+    positive: Tensor, negative: Tensor, weights: tuple[Tensor, Tensor] | None = None, *, more: float = 0.0
+) -> Tensor:
     """Return the area under the precision-recall curve as a sum of steps, with equal scores taken together.
 
     Args:
         positive: Scores of the group to be found, shape ``(n,)``.
         negative: Scores of the other, shape ``(m,)``.
         weights: How much each of both counts; None where all count alike.
+        more: With weights, that of a false alarm above all others that is supposed to be there.
 
     Returns:
         Scalar in [0, 1], float64; NaN where there is nothing to be found.
@@ -99,10 +102,35 @@ def average_precision(positive: Tensor, negative: Tensor, weights: tuple[Tensor,
             _at_least(scores, positive, of_scores)
             for scores, of_scores in zip((positive, negative), weights, strict=True)
         )
-        return (weights[0] @ (found / (found + false_alarms))) / weights[0].sum()
+        return (weights[0] @ (found / (found + false_alarms + more))) / weights[0].sum()
     found = len(positive) - torch.searchsorted(positive.sort().values, positive)
     false_alarms = len(negative) - torch.searchsorted(negative.sort().values, positive.to(negative.dtype))
     return (found / (found + false_alarms).double()).mean()
+
+
+def precision_variance(positive: Tensor, negative: Tensor, weights: tuple[Tensor, Tensor]) -> tuple[float, float]:
+    """Return the variance of the average precision of weighted rows: squares of what each of them contributes.
+
+    Args:
+        positive: Scores of the group to be found, shape ``(n,)``.
+        negative: Scores of the other, shape ``(m,)``.
+        weights: How much each of both represents.
+
+    Returns:
+        The variance, by the first derivative in every weight, and of how many rows it consists: few where some
+        false alarms at the top decide.
+    """
+    of_positive, of_negative = weights
+    found, alarms = _at_least(positive, positive, of_positive), _at_least(negative, positive, of_negative)
+    precision, accepted = found / (found + alarms), (found + alarms).square()
+    whole = of_positive.sum()
+    area = of_positive @ precision / whole
+    # One more that is found raises the precision at all thresholds that accept it; a false alarm lowers it.
+    raised = _at_least(-positive, -positive, of_positive * alarms / accepted)
+    lowered = _at_least(-positive, -negative, of_positive * found / accepted)
+    parts = of_positive * (precision + raised - area) / whole, of_negative * lowered / whole
+    squares = torch.cat(parts).square()
+    return float(squares.sum()), float(squares.sum().square() / squares.square().sum().clamp(min=1e-300))
 
 
 def _at_least(scores: Tensor, values: Tensor, weights: Tensor) -> Tensor:

@@ -144,8 +144,8 @@ def kish(weights: Tensor) -> float:
     """Return the effective number of rows, (Σw)² / Σw² (Kish 1965); 0 of none.
 
     Example:
-        >>> kish(torch.tensor([1.0, 1.0, 1.0])), kish(torch.tensor([3.0, 1.0]))
-        (3.0, 1.6)
+        >>> kish(torch.tensor([1.0, 1.0, 1.0])), kish(torch.tensor([1.0, 1.0, 0.0]))
+        (3.0, 2.0)
     """
     return float(weights.sum().square() / weights.square().sum()) if len(weights) else 0.0
 
@@ -203,8 +203,8 @@ def worth(count: Tensor, hits: Tensor, squares: Tensor, squares_of_hits: Tensor)
 
     Example:
         >>> one, three = torch.tensor(1.0), torch.tensor(3.0)
-        >>> worth(three, one, three, one)  # three rows of weight 1
-        tensor(3.)
+        >>> round(worth(three, one, three, one).item(), 4)  # three rows of weight 1
+        3.0
     """
     usual = ratio(squares, count)
     total = count + 2 * _ADDED * usual

@@ -35,8 +35,8 @@ def ada_ece(probs: Values, labels: Values, weights: Values | None = None, *, n_b
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
-        weights: How much each row counts, shape ``(n,)``; None where all count alike. Where they are not all whole
-            numbers, the bins hold exactly equal weight.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike. Scaled to a mean of 1 where
+            they are not all whole numbers.
         n_bins: Number of bins.
 
     Returns:

@@ -12,22 +12,24 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
+import torch
 from scipy.optimize import brentq
+from scipy.special import stdtrit
 from torch import Tensor
 
 from surefoot.errors import InputError
 from surefoot.metrics._binning import quantile_sums
 from surefoot.metrics._input import Values, as_tensor
-from surefoot.metrics._ranking import area_under_roc, average_precision, share_below
+from surefoot.metrics._ranking import area_under_roc, average_precision, precision_variance, share_below
 from surefoot.metrics._weights import (
     WeightsAre,
     check_weights,
     check_weights_are,
     kish,
     mean,
+    ratio,
     repeated,
     rows_of,
-    sizes,
     sums_as,
     worth,
 )
@@ -196,13 +198,31 @@ def _left_to_chance(totals: Tensor, n: float) -> float:
     if not 0 < rate < 1:
         return 1.0
     if len(totals) > 3:
-        size = sizes(totals)
-        within = (size * events / count + 1) / (size + 2)
-        of_bins = (count / count.sum()).square() * within * (1 - within) / size
-        return min(1.0, float(of_bins.sum()) * n / (rate * (1 - rate)))
+        left = _spread(totals) * n / (rate * (1 - rate))
+        alike = abs(float(totals[4].sum() / events.sum() * count.sum() / totals[3].sum()) - 1) < 1e-9
+        return min(1.0, left) if alike else left  # where events weigh as much as others, they are no more than tosses
     within = (events + 1) / (count + 2)  # never 0: bins with few examples must not look certain
     left: float = ((count * within * (1 - within)).sum() / (count.sum() * rate * (1 - rate))).item()
     return min(1.0, left)
+
+
+def _spread(totals: Tensor) -> float:
+    """Return the variance of mean risk less event rate where rows are weighted, given the risks.
+
+    An event instead of none changes the gap by its residual, and where events weigh more or less than others, by
+    what it takes from the weight of all, too.
+    """
+    count, risk, events, squares, of_events = totals[:5]
+    others = (count - events).clamp(min=0)
+    of_others = (squares - of_events).clamp(min=0)
+    # Effective numbers of both in each bin, and what one of them weighs; where there is none, as much as elsewhere.
+    m, n = ratio(events.square(), of_events), ratio(others.square(), of_others)
+    event = torch.where(events > 0, ratio(of_events, events), of_events.sum() / events.sum())
+    other = torch.where(others > 0, ratio(of_others, others), of_others.sum() / others.sum())
+    mean_risk, gap = risk / count, (risk.sum() - events.sum()) / count.sum()
+    change = event * (mean_risk - 1 - gap) - other * (mean_risk - gap)
+    within = (m + 1) / (m + n + 2)  # never 0: bins with few examples must not look certain
+    return float(((m + n) * within * (1 - within) * change.square()).sum() / count.sum().square())
 
 
 def ranking(
@@ -218,7 +238,8 @@ def ranking(
     The AUROC gets the wider of two intervals: that of DeLong et al. 1988 on the scale of log-odds, and that which
     inverts the test with the variance of Hanley and McNeil 1982; below ten examples of a class, the exact one of a
     share of as many as the smaller class has, which no ranking can exceed (Birnbaum and Klose 1957). Average
-    precision gets that of a share of as many as there are events (after Boyd et al. 2013).
+    precision gets that of a share of as many as there are events (after Boyd et al. 2013). With weights numbers are
+    effective ones, and that of average precision is smaller where its variance says so.
 
     Args:
         risk: Probability of the event, shape ``(n,)``.
@@ -251,6 +272,9 @@ def ranking(
     m, n = (len(positive), len(negative)) if both is None else (kish(both[0]), kish(both[1]))
     area = area_under_roc(positive, negative, both).item()
     precision = average_precision(positive, negative, both).item()
+    least, most = exact_ends(precision * m, m, level)
+    if both is not None:
+        least, most = _of_precision(positive, negative, both, precision, m, level)
     if min(m, n) < _FEW:
         low, high = exact_ends(area * min(m, n), min(m, n), level)
     else:
@@ -258,7 +282,7 @@ def ranking(
         low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     return (
         Interval("risk_auroc", area, low, high, level, "score", 0),
-        Interval("average_precision", precision, *exact_ends(precision * m, m, level), level, "exact", 0),
+        Interval("average_precision", precision, least, most, level, "exact", 0),
     )
 
 
@@ -274,6 +298,25 @@ def _by_places(
     reach = NormalDist().inv_cdf((1 + level) / 2) * (above + below).sqrt().item() / (area * (1 - area))
     middle = math.log(area / (1 - area))
     return 1 / (1 + math.exp(reach - middle)), 1 / (1 + math.exp(-reach - middle))
+
+
+def _of_precision(
+    positive: Tensor, negative: Tensor, weights: tuple[Tensor, Tensor], precision: float, m: float, level: float
+) -> tuple[float, float]:
+    """Return the ends of a weighted average precision: of a share of as many as its variance says, m at most.
+
+    Where other examples weigh more than events, few of them decide, and one that is not seen at the top makes it too
+    high: the lower end is that with one more.
+    """
+    low = precision
+    if 0 < precision < 1:
+        variance, rows = precision_variance(positive, negative, weights)
+        tails = NormalDist().inv_cdf((1 + level) / 2) / float(stdtrit(max(1.0, rows - 1), (1 + level) / 2))
+        m = min(m, tails**2 * precision * (1 - precision) / variance)
+    of_event, of_other = (float(each.square().sum() / each.sum()) for each in weights)
+    if of_other > of_event:
+        low = average_precision(positive, negative, weights, more=of_other - of_event).item()
+    return exact_ends(low * m, m, level)[0], exact_ends(precision * m, m, level)[1]
 
 
 def _variance(shares: Tensor, weights: Tensor | None) -> Tensor:

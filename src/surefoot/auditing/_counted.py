@@ -1,0 +1,149 @@
+"""Rows as often as they count, and sums of values per row."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.auditing._labels import Array
+from surefoot.auditing._source import Chunk, Source, rows_per_chunk
+from surefoot.metrics.mean_losses import Losses
+
+
+@dataclass
+class Weighing:
+    """What weights were seen, before rows are left out or repeated.
+
+    Attributes:
+        rows: How many rows have one, of whatever weight.
+        total: Their sum.
+        squares: The sum of their squares.
+    """
+
+    rows: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Start a digest, by which two files are told to have the same weights."""
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def add(self, weights: Array) -> None:
+        """Look at the next rows."""
+        self.rows += len(weights)
+        self.total += float(weights.sum())
+        self.squares += float(np.square(weights).sum())
+        self._digest.update(np.ascontiguousarray(weights, np.float64).tobytes())
+
+    @property
+    def digest(self) -> str:
+        """The same of the same weights in the same order; empty where there are none."""
+        return self._digest.hexdigest() if self.rows else ""
+
+    @property
+    def effective(self) -> float:
+        """How many equal rows they are worth: (Σw)² / Σw² (Kish 1965)."""
+        return self.total**2 / self.squares if self.squares else 0.0
+
+
+def counted(source: Source, seen: Weighing | None = None) -> Iterator[Chunk]:
+    """Read rows that count: those of weight 0 are left out, and those that stand for several repeated.
+
+    Args:
+        source: Says whether weights are counts.
+        seen: Told of all weights.
+
+    Yields:
+        Rows, with weights where they say how much a row represents.
+    """
+    for chunk in source.chunks():
+        if chunk.weights is None:
+            yield chunk
+            continue
+        if seen is not None:
+            seen.add(chunk.weights)
+        kept = np.flatnonzero(chunk.weights > 0)
+        if source.weights_are == "importance":
+            if len(kept):
+                yield chunk if len(kept) == len(chunk.labels) else _rows(chunk, kept)
+            continue
+        ends = chunk.weights[kept].astype(np.int64).cumsum()
+        size = rows_per_chunk(chunk.scores.shape[1])
+        for start in range(0, int(ends[-1]) if len(ends) else 0, size):  # so many that memory stays bounded
+            places = np.searchsorted(ends, np.arange(start, min(start + size, int(ends[-1]))), side="right")
+            yield replace(_rows(chunk, kept[places]), weights=None)
+
+
+def weights_of(chunk: Chunk) -> Tensor | None:
+    """Return the weights of some rows; None where all count alike."""
+    return None if chunk.weights is None else torch.from_numpy(chunk.weights)
+
+
+def _rows(chunk: Chunk, rows: Array) -> Chunk:
+    groups = {name: np.asarray(values)[rows] for name, values in chunk.groups.items()}
+    weights = None if chunk.weights is None else chunk.weights[rows]
+    return Chunk(chunk.scores[rows], chunk.labels[rows], groups, chunk.share, weights)
+
+
+@dataclass
+class ValueSums:
+    """Sums of a value per row: enough for its mean and the mean's standard error.
+
+    With weights ``total`` is Σ w x, ``weight`` Σ w, and ``powers`` are Σ w² xᵏ for k = 0, 1, 2.
+    """
+
+    n: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    weight: float | None = None
+    powers: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def add(self, values: Tensor, weights: Tensor | None = None) -> None:
+        """Add some rows."""
+        if weights is not None:
+            values, weights = values[weights > 0], weights[weights > 0]
+        self.n += len(values)
+        if weights is None:
+            self.total += values.sum().item()
+            self.squares += values.square().sum().item()
+            return
+        self.total += (weights * values).sum().item()
+        self.weight = (self.weight or 0.0) + weights.sum().item()
+        first, second, third = ((weights.square() * values**k).sum().item() for k in (0, 1, 2))
+        self.powers = self.powers[0] + first, self.powers[1] + second, self.powers[2] + third
+
+    def __sub__(self, other: ValueSums) -> ValueSums:
+        """Take rows away that are among these."""
+        weight = None if self.weight is None else self.weight - (other.weight or 0.0)
+        first, second, third = (mine - its for mine, its in zip(self.powers, other.powers, strict=True))
+        return ValueSums(
+            self.n - other.n, self.total - other.total, self.squares - other.squares, weight, (first, second, third)
+        )
+
+    @property
+    def mean(self) -> float:
+        """Mean over all rows."""
+        return self.total / (self.n if self.weight is None else self.weight)
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean."""
+        if self.weight is not None:
+            found = self.losses()
+            return found.deviation / math.sqrt(found.n)
+        variance = max(0.0, self.squares / self.n - self.mean**2)
+        return math.sqrt(variance / max(1, self.n - 1))
+
+    def losses(self) -> Losses:
+        """Return what an interval of the mean needs."""
+        if not self.n:
+            return Losses(0, 0.0, 0.0, None if self.weight is None else 0.0)
+        if self.weight is not None:
+            return Losses.of_sums(self.weight, self.total, *self.powers)
+        return Losses(self.n, self.mean, self.standard_error * math.sqrt(self.n))
