@@ -188,7 +188,8 @@ def test_the_command(files: Path, run_command: RunCommand) -> None:
         (np.full((50, 2), np.nan), r"Expected probabilities that are not negative and sum to 1, but row 0 has nan"),
         (np.empty((0, 2)), r"Expected at least one row, but the new rows has none"),
         ({"other": np.ones(50)}, r"Expected the scores of the reference, such as probs, but arrays has other"),
-        ("no.csv", r"Expected a file of scores, but no\.csv does not exist"),
+        ("no.csv", r"Expected a file of predictions, but no\.csv does not exist"),
+        (Path(__file__).parent, r"Expected (one file of scores|files of predictions), but"),
         (Path(__file__), r"Expected a file in .*, but got 'test_estimate\.py'"),
     ],
 )

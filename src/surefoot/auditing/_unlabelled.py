@@ -76,7 +76,7 @@ def read_new(
     kind, named = told.get("kind") or _kind_of(like), tuple(told.get("scores", ()))
     labelled = False
     if is_path(source):
-        path = _check_file(Path(source).expanduser())
+        path = _check_file(source)
         scores = find_scores(path, fitted, kind, model, named)
         labelled = path.suffix != ".npy" and has_labels(path)
     else:
@@ -101,9 +101,10 @@ def _kind_of(like: Source) -> Any:
     return "percent" if like.percent else None
 
 
-def _check_file(path: Path) -> Path:
+def _check_file(source: Any) -> Path:
+    path = Path("several files" if isinstance(source, list | tuple) else source).expanduser()
     if not path.is_file():
-        raise InputError(f"Expected a file of scores, but {path} does not exist. Check the path.")
+        raise InputError(f"Expected one file of scores, but got {path}. Name a file.")
     if table_suffix(path) not in SUFFIXES:
         raise InputError(f"Expected a file in {', '.join(SUFFIXES)}, but got {path.name!r}. Save it as one of these.")
     return path
