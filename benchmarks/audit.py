@@ -3,9 +3,13 @@
     python benchmarks/audit.py                             # 10 million × 10 and 50,000 × 1,000, float32, two minutes
     python benchmarks/audit.py --quick                     # a tenth of the rows
     python benchmarks/audit.py --quick --formats npz parquet csv jsonl   # needs surefoot[files]
+    python benchmarks/audit.py --parts parquet             # a file read 1 and 10 times, a million rows each
+    python benchmarks/audit.py --parts parquet --rows 1e9  # a billion rows, 15 to 25 minutes on one core
 
 Memory is the peak resident size (VmHWM, so this runs on Linux) beyond that of the same process after the audit of a
-small file of the same format, so imports do not count. Written files go to a temporary folder.
+small file of the same format, so imports do not count. Written files go to a temporary folder. With ``--parts``,
+a score and a label per row, memory is the peak of the whole process, and seconds are those of its one core (others may
+use the machine) and of the clock.
 """
 
 from __future__ import annotations
@@ -36,6 +40,20 @@ before, start = peak(), time.perf_counter()
 seconds = time.perf_counter() - start
 print(json.dumps({"seconds": seconds, "bytes": peak() - before, "sentence": found.sentence()}))
 """
+
+PARTS_SCRIPT = """
+import json, sys, time
+import torch
+torch.set_num_threads(1)
+from surefoot.auditing import audit
+start, cpu = time.perf_counter(), time.process_time()
+(found,) = audit([sys.argv[1]] * int(sys.argv[2]))
+seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+with open("/proc/self/status") as status:
+    peak = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+print(json.dumps({"n": found.n, "seconds": seconds, "cpu": cpu, "bytes": peak, "sentence": found.sentence()}))
+"""
+PART = 1_000_000  # rows of the file that is read again and again
 
 
 def make(n: int, n_classes: int) -> tuple[Any, Any]:
@@ -71,12 +89,41 @@ def write(path: Path, n: int, n_classes: int) -> None:
             csv.write_csv(table, path)
 
 
+def write_part(path: Path) -> None:
+    """Write overstated risks with labels, one score per row."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rng = np.random.default_rng(0)
+    z = 1.5 * rng.standard_normal(PART) - 1
+    labels = (rng.random(PART) < 1 / (1 + np.exp(-z))).astype(np.int64)
+    parquet.write_table(pa.table({"prob": 1 / (1 + np.exp(-1.5 * z - 0.5)), "label": labels}), path)
+
+
+def time_parts(rows: list[float]) -> None:
+    """Audit one file so many times over, as parts of one source, and print what it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "part.parquet")
+        write_part(path)
+        for n in rows:
+            words = [sys.executable, "-c", PARTS_SCRIPT, str(path), str(max(1, round(n / PART)))]
+            done = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+            each = [done[key] / done["n"] * 1e6 for key in ("cpu", "seconds")]
+            print(f"{done['n']:,} rows: {each[0]:.2f} s of one core per million rows, {each[1]:.2f} s by the clock")
+            print(f"  peak memory {done['bytes'] / 1e6:.0f} MB; {done['sentence']}", flush=True)
+
+
 def main() -> None:
     """Write the files, audit them and print what it took."""
     parser = argparse.ArgumentParser(description="Time and memory of surefoot audit on large files.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
     parser.add_argument("--formats", nargs="+", choices=["npz", "parquet", "csv", "jsonl"], default=["npz"])
+    parser.add_argument("--parts", choices=["parquet"], help="one file read again and again, as parts of one source")
+    parser.add_argument("--rows", nargs="+", type=float, default=[1e6, 1e7], help="how many, with --parts")
     options = parser.parse_args()
+    if options.parts:
+        time_parts(options.rows)
+        return
     few = 10 if options.quick else 1
     with tempfile.TemporaryDirectory() as folder:
         sizes = ((10_000_000 // few, 10), (50_000 // few, 1000))

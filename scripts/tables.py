@@ -24,6 +24,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "ensembles": {"reference": "reference"},
     "metrics": {"label": "label", "unit": "unit", "lower_is_better": "better", "range": "range", "reference": "source"},
     "calibrators": {"keeps_order": "keeps decisions", "reference": "reference"},
+    "sets": {"reference": "reference"},
     "models": {"reference": "reference"},
     "data": {"licence": "licence"},
     "augmentations": {},

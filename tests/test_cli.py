@@ -20,7 +20,20 @@ from tests.conftest import Done, RunCommand, small_arrays
 from tests.patience import PATIENCE
 from tests.report.browser import drawn_page
 
-COMMANDS = ["compare", "train", "measure", "report", "list", "audit", "calibrate", "data", "shift", "study", "figure"]
+COMMANDS = [
+    "compare",
+    "train",
+    "measure",
+    "report",
+    "list",
+    "audit",
+    "calibrate",
+    "conformal",
+    "data",
+    "shift",
+    "study",
+    "figure",
+]
 
 
 def surefoot(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ LAYERS = {
         *("imported", "options", "method", "metric_keys", "config", "grid", "moment", "__init__"),
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
-    2: {"ensembles", "training", "records", "statistics"},
+    2: {"ensembles", "prediction_sets", "training", "records", "statistics"},
     3: {
         "trackers",
         "evaluate",
@@ -38,6 +38,7 @@ LAYERS = {
 SIDEWAYS = {
     ("training", "records"),
     ("training", "ensembles"),
+    ("prediction_sets", "statistics"),
     ("experiment", "trackers"),
     ("experiment", "evaluate"),
     ("trackers", "certificate"),
@@ -47,6 +48,7 @@ SIDEWAYS = {
     ("trained", "trackers"),
     ("shift", "trained"),
     ("studies", "report"),
+    ("calibrated", "integrations"),  # a calibrated model writes itself as ONNX
     ("api", "integrations"),
     ("integrations", "api"),
     ("__main__", "cli"),

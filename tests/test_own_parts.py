@@ -107,6 +107,7 @@ BY_PATH = {
     "ensembles": ("my_ensemble:members=3", {"members": 3}, {}),
     "metrics": ("my_metric:power=2", {"power": 2.0}, {"label": "missing", "lower_is_better": True, "unit": ""}),
     "calibrators": ("fit_mine:temperature=3", {"temperature": 3.0}, {"keeps_order": False}),
+    "sets": ("my_score:power=2", {"power": 2.0}, {"choose": None}),
     "models": ("my_model", {"width": 4}, {}),
     "data": ("splits:n=60", {"n": 60}, {}),
     "augmentations": ("my_augment:by=0.1", {"by": 0.1}, {}),

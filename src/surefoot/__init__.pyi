@@ -2,13 +2,21 @@
 
 from surefoot.api import (
     AuditReport as AuditReport,
+    CheckReport as CheckReport,
     ComparisonReport as ComparisonReport,
+    EstimateReport as EstimateReport,
     Run as Run,
+    SetsReport as SetsReport,
+    apply_sets as apply_sets,
     audit as audit,
     calibrate as calibrate,
+    check as check,
     compare as compare,
+    conformal as conformal,
+    estimate as estimate,
     load_calibrator as load_calibrator,
     load_run as load_run,
+    load_sets as load_sets,
     repair as repair,
     train as train,
 )
@@ -24,9 +32,16 @@ from surefoot.calibrators import (
 from surefoot.config import (
     load_config as load_config,
 )
+from surefoot.prediction_sets import (
+    PredictionSets as PredictionSets,
+    compare_sets as compare_sets,
+    fit_sets as fit_sets,
+    measure_sets as measure_sets,
+)
 from surefoot.errors import (
     InputError as InputError,
     RunError as RunError,
+    ShiftError as ShiftError,
     SplitError as SplitError,
     SurefootError as SurefootError,
 )

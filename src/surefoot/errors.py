@@ -7,6 +7,7 @@
     │   ├── UnknownNameError     no such optimizer, loss, data set …
     │   ├── OptionError          a part does not take that option or value
     │   └── SplitError           a calibrator meets a split it must not see
+    ├── ShiftError               new data differ in a way that nothing can be said of (exit code 1)
     └── RunError                 the run itself failed                        (exit code 1)
         ├── DivergedError        a loss or gradient stopped being finite
         └── BusyError            another process is writing the same run folder
@@ -39,6 +40,10 @@ class OptionError(InputError):
 
 class SplitError(InputError):
     """A calibrator meets a split that it must not see."""
+
+
+class ShiftError(SurefootError):
+    """New data differ from the reference in a way that it says nothing about."""
 
 
 class RunError(SurefootError):

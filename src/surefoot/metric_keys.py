@@ -31,15 +31,24 @@ def read_metrics(text: str | Sequence[str]) -> tuple[str, ...]:
         >>> read_metrics("nll, ece:n_bins=15, ece:n_bins=30@temperature")
         ('nll', 'ece', 'ece:n_bins=30@temperature')
     """
-    texts = [text] if isinstance(text, str) else text
-    pieces = [piece.strip(" ,") for each in texts for piece in _NEXT.split(each) if piece.strip(" ,")]
     keys: dict[str, None] = {}
-    for piece in pieces:
+    for piece in split_metrics(text):
         metric, calibrator = split_key(piece)
         part, options = read_metric(metric)
         name = f"@{CALIBRATORS[calibrator].name}" if calibrator is not None else ""
         keys[metric_key(part, options) + name] = None
     return tuple(keys)
+
+
+def split_metrics(text: str | Sequence[str]) -> list[str]:
+    """Divide a list of metrics as people type it, without looking any of them up.
+
+    Example:
+        >>> split_metrics("nll, top_k_accuracy:k=3,gap")
+        ['nll', 'top_k_accuracy:k=3', 'gap']
+    """
+    texts = [text] if isinstance(text, str) else text
+    return [piece.strip(" ,") for each in texts for piece in _NEXT.split(each) if piece.strip(" ,")]
 
 
 def split_key(key: str) -> tuple[str, str | None]:

@@ -248,6 +248,7 @@ METRICS = Registry(
     facts={"label": NAME, "lower_is_better": True, "range": (-math.inf, math.inf), "unit": "", "reference": ""},
 )
 CALIBRATORS = Registry("calibrator", "calibrators", facts={"reference": "", "keeps_order": False})
+SETS = Registry("conformal score", "prediction_sets", facts={"reference": "", "choose": None})
 MODELS = Registry("model", "models")
 DATA = Registry("data set", "data")
 AUGMENTATIONS = Registry("augmentation", "data.augment")
@@ -265,6 +266,7 @@ KINDS: dict[str, Registry] = {
     "ensembles": ENSEMBLES,
     "metrics": METRICS,
     "calibrators": CALIBRATORS,
+    "sets": SETS,
     "models": MODELS,
     "data": DATA,
     "augmentations": AUGMENTATIONS,

@@ -116,6 +116,15 @@ def test_labels_and_other_columns_stay_in_a_table(fitted: Any, tmp_path: Path, r
     assert run_command("audit", "r.csv", "--no-page").returncode == 0
 
 
+def test_a_single_row(fitted: Any, tmp_path: Path, run_command: RunCommand) -> None:
+    logits, _ = made(1, seed=3)
+    unlabelled(tmp_path / "new.csv", softmax(logits))
+    done = run_command("calibrate", "new.csv", "--apply", "calibrator.json", "--out", "r.csv")
+    assert done.returncode == 0, done.stderr
+    assert "Read: new.csv, 1 row: " in done.stdout
+    np.testing.assert_allclose(read_back(tmp_path / "r.csv")[0], fitted.probs(logits), atol=1e-5)
+
+
 def test_what_cannot_be_told_or_is_no_probability_is_refused(
     fitted: Any, tmp_path: Path, run_command: RunCommand
 ) -> None:
@@ -123,11 +132,13 @@ def test_what_cannot_be_told_or_is_no_probability_is_refused(
     (tmp_path / "sum.csv").write_text("prob_shirt,prob_coat,prob_bag\n0.2,0.3,0.5\n0.2,0.3,0.6\n")
     (tmp_path / "text.csv").write_text("prob_shirt,prob_coat,prob_bag\n0.2,0.3,0.5\n0.2,?,0.5\n")
     np.savez(tmp_path / "two.npz", probs=np.full((3, 2), 0.5))
+    (tmp_path / "more.csv").write_text("prob_shirt,prob_coat,prob_bag,prob_hat\n0.2,0.3,0.4,0.1\n")
     (tmp_path / "turned.csv").write_text("label,prob_coat,prob_shirt,prob_bag\ncoat,0.2,0.3,0.5\nbag,0.2,0.3,0.5\n")
     for name, says in {
         "other.csv": "Expected the scores that the calibrator was fitted on, such as prob_shirt, prob_coat, prob_bag",
         "sum.csv": "Expected probabilities that are not negative and sum to 1, but row 1 has 0.2, 0.3, 0.6",
         "text.csv": "row 1 has 0.2, nan, 0.5",
+        "more.csv": "Expected 3 classes, which the calibrator was fitted on, but more.csv has prob_hat beside",
         "two.npz": "Expected a calibrator for 2 classes, but this one was fitted on 3",
         "turned.csv": "Expected the classes shirt, coat, bag in this order",
     }.items():

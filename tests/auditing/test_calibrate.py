@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surefoot.auditing import audit
+from surefoot.auditing import audit, calibrate
 from surefoot.calibrators import load
+from surefoot.schema import Predictions
 from tests.auditing.made import NAMES, made, softmax, write
 from tests.conftest import RunCommand
 
@@ -94,6 +95,35 @@ def test_a_method_that_does_not_help_is_fitted_and_said_to_be_so(tmp_path: Path,
     assert "but No" not in said
     none = json.loads(run_command("calibrate", "a.npz", "--method", "none", "--json").stdout)
     assert none["calibrator"] == "none"
+
+
+def test_what_it_brings_has_an_interval_and_what_was_not_compared_a_reason(
+    tmp_path: Path, run_command: RunCommand
+) -> None:
+    logits, labels = made(120, 12, temperature=0.5)
+    np.savez(tmp_path / "a.npz", logits=logits, labels=labels)
+    done = run_command("calibrate", "a.npz")
+    assert re.search(r"not fitted on, by [\d.]+ \(95 % interval [\d.]+ to [\d.]+\)", done.stdout), done.stdout
+    said = " ".join(done.stdout.split())
+    assert "Left out: dirichlet, matrix (more parameters than rows)." in said
+    refused = run_command("calibrate", "a.npz", "--method", "prior:target=em")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "Expected train beside target=em" in refused.stderr
+    prior = "prior:train=" + "/".join(["1"] * 12)
+    assert run_command("calibrate", "a.npz", "--method", prior).returncode == 0
+    assert load(tmp_path / "calibrator.json").name == "prior"
+
+
+def test_weights_of_a_file_enter_the_fit() -> None:
+    logits, labels = made(400, temperature=0.5)
+    counts = np.random.default_rng(0).integers(0, 4, 400)
+    once = Predictions(logits, labels, "calibration", weights=counts.astype(float))
+    again = once.rows(np.repeat(np.arange(400), counts))
+    weighed, repeated = (
+        calibrate(once, method="vector"),
+        calibrate(Predictions(again.logits, again.labels, "calibration"), method="vector"),
+    )
+    np.testing.assert_allclose(weighed.calibrator.probs(logits), repeated.calibrator.probs(logits), atol=1e-6)
 
 
 def test_what_cannot_be_fitted_or_applied(tmp_path: Path, run_command: RunCommand) -> None:

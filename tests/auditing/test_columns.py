@@ -201,8 +201,8 @@ def test_weights_that_are_not_used_are_said(file: str, what: str, tmp_path: Path
     else:
         np.savez(tmp_path / file, logits=LOGITS, labels=LABELS, survey_weight=RISK)
     says = (
-        f"{what} 'survey_weight' was not used: every row counts once. Say --weights survey_weight if it says how much a "
-        "row counts, or --no-weights."
+        f"{what} 'survey_weight' was not used: every row counts once. Say --weights survey_weight if it says how much "
+        "a row counts, or --no-weights."
     )
     done = run_command("audit", file)
     assert f"Note: {says}" in done.stdout.splitlines()

@@ -125,6 +125,39 @@ def test_a_calibrated_model_becomes_one_file(tmp_path):
     assert [out.name for out in onnxruntime.InferenceSession(path).get_outputs()] == ["probs"]
 
 
+def test_a_calibrated_model_writes_itself_and_is_compared_on_a_thousand_rows(tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), torch.randn(200, 6)
+    fitted = sf.calibrate(model, [(x, torch.arange(200) % 3)], method="vector")
+    asked = []
+    run_one = onnxruntime.InferenceSession.run
+    monkeypatch.setattr(
+        onnxruntime.InferenceSession,
+        "run",
+        lambda self, names, given: asked.append(given["input"]) or run_one(self, names, given),
+    )
+    path = fitted.to_onnx(tmp_path / "model.onnx", x[:2], outputs="probs")
+    rows = np.concatenate(asked)
+    assert len(rows) == 1000
+    assert len(np.unique(rows, axis=0)) > 900
+    assert (rows.min(0) >= x[:2].numpy().min(0) - 1e-6).all()
+    (found,) = run(path, x)
+    np.testing.assert_allclose(found, fitted.eval()(x).softmax(1).detach().numpy(), atol=1e-6)
+
+
+def test_a_file_that_gives_other_numbers_is_not_left(tmp_path, monkeypatch):
+    fitted = sf.calibrate(nn.Linear(4, 3), [(torch.randn(60, 4), torch.arange(60) % 3)], method="temperature")
+    run_one = onnxruntime.InferenceSession.run
+    monkeypatch.setattr(
+        onnxruntime.InferenceSession, "run", lambda self, *given: [each + 1 for each in run_one(self, *given)]
+    )
+    with pytest.raises(
+        InputError, match=r"Expected model\.onnx to give what torch gives, but in onnxruntime it is off by"
+    ):
+        fitted.to_onnx(tmp_path / "model.onnx", torch.randn(5, 4))
+    assert not list(tmp_path.iterdir())
+
+
 def test_inputs_by_name_and_half_precision(tmp_path):
     torch.manual_seed(0)
     model, calibrator = Pair().half(), fit("beta", made(300, "calibration"))

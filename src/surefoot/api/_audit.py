@@ -15,13 +15,16 @@ PERCENT = "The scores are probabilities in percent."
 SCORES = "Array or column with the scores; again for a column per class. Default: by their names."
 LABELS = "Column or array with the true classes, or a file of their own. Default: by its name."
 WEIGHTS = "Column or array that says how much a row counts. Default: the only one called weight or sample_weight."
-WEIGHTS_ARE = "What weights are: importance, how much a row represents; or counts, for how many rows it stands. Default: importance."
+WEIGHTS_ARE = (
+    "What weights are: importance (default), how much a row represents; or counts, for how many rows it stands."
+)
 SKIP_MISSING = "Leave rows with a gap in a score, the label or the weight out, and say how many."
 HEADER = "The first line of a .csv holds names, or does not. Default: by its cells."
 LABELS_ARE = (
     "What labels mean, where it could be two things: class numbers from-0 or from-1, or names. Says also that the file "
     "is right as it is."
 )
+RISK = "Share of wrong answers that is allowed, such as 0.02: finds the confidence above which to act. Or 0.01,0.05."
 MODEL = "Which model, where a file holds several."
 
 
@@ -51,6 +54,7 @@ def audit(
     metrics: Annotated[
         str | Sequence[str] | None, "What to show: ece,nll,brier; ece:n_bins=30; your own as module:function."
     ] = None,
+    risk: Annotated[str | float | Sequence[float] | None, RISK] = None,
     class_names: Sequence[str] = (),
     names: Sequence[str] = (),
     on_rows: Callable[[int, float | None], None] | None = None,
@@ -58,8 +62,8 @@ def audit(
     """Return whether predictions can be trusted, with error bars, and what would repair them.
 
     Args:
-        source: The path of a file; a folder, a pattern or a list of files that are read as one; a DataFrame, or arrays by
-            name; or left out, with ``probs`` or ``logits`` as arrays. Or a model, which is run once over a loader.
+        source: The path of a file; a folder, a pattern or a list of files that are read as one; a DataFrame, or arrays
+            by name; or left out, with ``probs`` or ``logits`` as arrays. Or a model, which is run once over a loader.
         *others: More with predictions for the same examples: two are compared, more are ranked. Beside a model, the
             loader.
         logits: Logits, one row per example; or True: the scores in the source are logits.
@@ -80,6 +84,7 @@ def audit(
         bins: Bins of confidence.
         level: Level of the intervals.
         metrics: What to show beside the verdict; else the usual measures.
+        risk: Shares of wrong answers that are allowed: the report's ``threshold`` is the confidence above which to act.
         class_names: One per class, beside ``probs`` or ``logits``.
         names: What to call several sources; else as their files.
         on_rows: Called while reading, with the rows read and their share of all.
@@ -115,7 +120,7 @@ def audit(
         header=header,
     )
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
-    options |= {"n_bins": bins, "level": level, "metrics": metrics, "on_rows": on_rows}
+    options |= {"n_bins": bins, "level": level, "metrics": metrics, "risk": risk, "on_rows": on_rows}
     found = audit_several(source, *map(in_memory, others), names=names, **options)
     return AuditReport(found.audits, found.comparison, found.ranking)
 

@@ -12,7 +12,7 @@ from surefoot.api._text import as_text
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
-    from surefoot.auditing import Audit, AuditComparison, Ranking
+    from surefoot.auditing import Audit, AuditComparison, Ranking, Threshold
     from surefoot.metrics.interval import Interval
     from surefoot.metrics.verdict import CalibrationVerdict
 
@@ -48,6 +48,13 @@ class AuditReport:
     def measures(self) -> dict[str, Interval]:
         """Every measure with its interval, by name; fractions."""
         return self.audit.measures
+
+    @property
+    def threshold(self) -> Threshold:
+        """The confidence above which to act, for the first risk that was said to be allowed."""
+        if not self.audit.thresholds:
+            raise InputError("Expected a risk that is allowed, but got none. Say risk=0.02.")
+        return self.audit.thresholds[0]
 
     def sentence(self) -> str:
         """Say in one line what a person can act on."""

@@ -30,11 +30,17 @@ if TYPE_CHECKING:
     from surefoot.calibrators import Calibrator
 
     OnRows = Callable[[int, float | None], None]
+    OnStep = Callable[[int, int, str], None]
 
 
 @overload
 def calibrate(
-    source: nn.Module, loader: Iterable[Any], *, method: str | None = None, folds: int = 5
+    source: nn.Module,
+    loader: Iterable[Any],
+    *,
+    method: str | None = None,
+    folds: int = 5,
+    on_step: OnStep | None = None,
 ) -> CalibratedModel: ...
 
 
@@ -56,6 +62,7 @@ def calibrate(
     header: bool | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
+    on_step: OnStep | None = None,
 ) -> Fitted: ...
 
 
@@ -77,6 +84,7 @@ def calibrate(
     header: Annotated[bool | None, HEADER] = None,
     model: Annotated[str | None, MODEL] = None,
     on_rows: OnRows | None = None,
+    on_step: OnStep | None = None,
 ) -> CalibratedModel | Fitted:
     """Compare all calibrators by cross-validation and fit the one to use.
 
@@ -97,6 +105,7 @@ def calibrate(
         header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
         on_rows: Called while reading.
+        on_step: Called before every fit: how many are done, of how many, and the calibrator that comes next.
 
     Returns:
         Of a model, one that takes its place: the same inputs, calibrated logits, with ``calibrator`` and ``report``.
@@ -114,7 +123,7 @@ def calibrate(
     if isinstance(source, nn.Module):
         if loader is None:
             raise InputError("Expected a loader of held-out pairs beside the model, but got none. Pass one.")
-        report = fit(collect_logits(source, loader), method=method, n_folds=folds, on_rows=on_rows)
+        report = fit(collect_logits(source, loader), method=method, n_folds=folds, on_rows=on_rows, on_step=on_step)
         return CalibratedModel(source, report)
     if loader is not None:
         raise InputError(
@@ -127,7 +136,7 @@ def calibrate(
         skip_missing=skip_missing,
         header=header,
     )
-    return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, **told)
+    return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, on_step=on_step, **told)
 
 
 def repair(

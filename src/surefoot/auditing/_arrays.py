@@ -95,7 +95,7 @@ def _npz_source(
     beside: Labels | None = None,
 ) -> Source:
     (key,) = pick.scores
-    n_labels = None if beside is None else sum(map(len, beside()))
+    n_labels = 0 if beside is None else sum(map(len, beside()))
 
     def start() -> Generator[Raw]:
         with zipfile.ZipFile(path) as archive, ExitStack() as files:
@@ -188,13 +188,14 @@ def open_npy(path: Path, label: str | None) -> list[Source]:
         found = f"{beside} does not exist" if beside else "found none"
         raise InputError(f"Expected labels beside {path.name}, but {found}. Pass --labels FILE.npy.")
     start_beside = open_labels(beside)
-    n_labels = sum(map(len, start_beside())) if beside.suffix != ".npy" else None
+    is_array = beside.suffix == ".npy"
+    n_labels = 0 if is_array else sum(map(len, start_beside()))
     picks, _ = pick_arrays([path.stem], "labels", path.name)
     kind = picks[0].kind if picks else None
 
     def start() -> Generator[Raw]:
         with path.open("rb") as first, beside.open("rb") as second, closing(LabelRows(start_beside, n_labels)) as rows:
-            labels = StoredArray(second, beside.name) if n_labels is None else rows
+            labels = StoredArray(second, beside.name) if is_array else rows
             yield from _raws(
                 {"scores": StoredArray(first, path.name), "labels": labels}, "scores", "labels", (), path.name
             )

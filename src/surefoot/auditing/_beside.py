@@ -77,8 +77,8 @@ def open_labels(path: Path) -> Labels:
 def _only(names: Sequence[str], path: Path) -> str:
     if len(names) != 1:
         raise InputError(
-            f"Expected labels alone, or called so, in {path.name}, but it has {', '.join(names[:6]) or 'nothing'}. Keep "
-            "one column, or call it label."
+            f"Expected labels alone, or called so, in {path.name}, but it has {', '.join(names[:6]) or 'nothing'}. "
+            "Keep one column, or call it label."
         )
     return names[0]
 
@@ -112,11 +112,12 @@ class LabelRows:
 
     Args:
         start: Starts reading them.
-        n: How many there are, where that is known.
+        n: How many there are, where somebody asks.
     """
 
-    def __init__(self, start: Labels, n: int | None = None) -> None:
-        self._parts, self._held = start(), [np.empty(0)][:0]
+    def __init__(self, start: Labels, n: int = 0) -> None:
+        self._parts = start()
+        self._held: list[Array] = []
         self.shape = (n,)
 
     def take(self, n: int) -> Array:
@@ -189,6 +190,6 @@ def with_labels(batches: Batches, path: Path, where: str) -> Batches:
 def _differ(where: str, rows: int, name: str, n_labels: int) -> InputError:
     header = " or take its first line away if that is a header" if n_labels == rows + 1 else ""
     return InputError(
-        f"Expected a label for every row, but {where} has {rows:,} rows and {name} has {n_labels:,} labels. Give both for "
-        f"the same rows, in the same order{',' + header if header else ''}."
+        f"Expected a label for every row, but {where} has {rows:,} rows and {name} has {n_labels:,} labels. Give both "
+        f"for the same rows, in the same order{',' + header if header else ''}."
     )

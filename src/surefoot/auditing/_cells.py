@@ -71,8 +71,9 @@ def _with_gaps(values: Column, name: str, start: int, where: str) -> Array:
             many = [value] * lengths[0] if lengths and value is None else value
             rows.append([number(each) for each in many] if lengths else number(value))
         except (ValueError, TypeError) as error:
+            shown = value.item() if isinstance(value, np.generic) else value
             raise InputError(
-                f"Expected numbers in {name!r}, but row {start + row} has {value!r} in {where}. Leave it out."
+                f"Expected numbers in {name!r}, but row {start + row} has {shown!r} in {where}. Leave it out."
             ) from error
     return np.array(rows, np.float64)
 

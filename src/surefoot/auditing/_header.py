@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
+from itertools import islice
+from typing import IO
 
 from surefoot.auditing._cells import number
 from surefoot.auditing._labels import MISSING, whole
 from surefoot.errors import InputError
 
 LINES = 20  # after the first, by which an unclear one is told
+
+
+def read_header(file: IO[bytes], said: bool | None, where: str) -> tuple[str, list[str] | None, int]:
+    """Read the first line, and leave the file at the first row.
+
+    Args:
+        file: At its start.
+        said: Whether the first line is a header, where somebody said so.
+        where: The file, for messages.
+
+    Returns:
+        What stands between values; the names, None if there are none; and how many columns there are.
+
+    Raises:
+        InputError: If the first line could be names or a row.
+    """
+    place = file.tell()
+    first = file.readline().decode()
+    delimiter = max(",;\t|", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
+    cells = next(csv.reader([first], delimiter=delimiter), [])
+    if len(cells) == 1 and len(apart := first.split()) > 1 and _is_row(apart) and first.count(" ") < len(apart):
+        delimiter, cells = " ", apart  # as NumPy writes texts
+    after = file.tell()
+    rest = [line.decode(errors="replace") for line in islice(iter(file.readline, b""), LINES)]
+    header = header_of(cells, list(csv.reader(rest, delimiter=delimiter)), said, where) if cells else []
+    file.seek(place if header is None else after)
+    return delimiter, header, len(cells)
 
 
 def header_of(first: Sequence[str], rest: Sequence[Sequence[str]], said: bool | None, where: str) -> list[str] | None:
@@ -46,7 +76,7 @@ def header_of(first: Sequence[str], rest: Sequence[Sequence[str]], said: bool | 
     if cells and not any(_is_plain(cell) for cell in cells):
         return names  # whoever writes 0.0 and 1.0 does not write 0 and 1
     if len(names) == 1:
-        return None if cells and all(_is_plain(cell) for cell in cells) else _unclear(names, where)
+        return None if all(_is_plain(cell) for cell in cells) else _unclear(names, where)
     return _unclear(names, where)
 
 

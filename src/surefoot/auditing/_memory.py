@@ -119,8 +119,8 @@ def as_column(values: Any) -> Column:
         values = values.detach().cpu()
         coarse = "bfloat16" in str(values.dtype)
         values = values.double() if values.is_floating_point() else values
-        found = np.asarray(values.numpy())
-        return _sum_to_one(found) if coarse else found
+        numbers = np.asarray(values.numpy())
+        return _sum_to_one(numbers) if coarse else numbers
     if hasattr(values, "isna"):  # pandas, whose gaps have many shapes
         gaps = values.isna()
         plain = values.dtype.kind in "fiub" and not gaps.any()
@@ -130,8 +130,8 @@ def as_column(values: Any) -> Column:
         return values
     if getattr(values, "null_count", None) is not None and (found := _without_gaps(values)) is not None:
         return found
-    plain = next((getattr(values, name) for name in ("to_pylist", "to_list") if hasattr(values, name)), None)
-    return _rows(list(values) if plain is None else plain())
+    to_list = next((getattr(values, name) for name in ("to_pylist", "to_list") if hasattr(values, name)), None)
+    return _rows(list(values) if to_list is None else to_list())
 
 
 def _sum_to_one(rows: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,8 @@ class StoredRows(Sequence[Any]):
             self._shape, self._dtype = rows.shape[1:], rows.dtype
         if rows.shape[1:] != self._shape:
             raise InputError(
-                f"Expected {self._name} of one shape in every batch, but got {self._shape} and {rows.shape[1:]} per row. "
-                "Give every row as many."
+                f"Expected {self._name} of one shape in every batch, but got {self._shape} and {rows.shape[1:]} per "
+                "row. Give every row as many."
             )
         self._file.seek(0, 2)
         self._file.write(np.ascontiguousarray(rows, self._dtype).tobytes())
@@ -93,7 +93,7 @@ def hold_outputs(
         raise InputError(f"Expected a loader of inputs and labels beside the model, but got {got}. Pass one.")
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     logits, labels = StoredRows("logits"), StoredRows("labels")
-    batches = len(loader) if hasattr(loader, "__len__") else None
+    batches = len(loader) if isinstance(loader, Sized) else None
     with torch.no_grad(), in_eval_mode(model):
         for number, batch in enumerate(loader, 1):
             found, targets = _rows(model, _moved(batch, device))
@@ -120,15 +120,15 @@ def _rows(model: nn.Module, batch: Any) -> tuple[Array, Array]:
     else:
         what = f"{len(batch)} things" if isinstance(batch, tuple | list) else f"a {type(batch).__name__}"
         raise InputError(
-            f"Expected the loader to give pairs (inputs, labels) or dictionaries with labels, but got {what}. Give both."
+            f"Expected the loader to give pairs (inputs, labels) or dictionaries with labels, but got {what}. Do so."
         )
     output = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     truth = targets if isinstance(targets, Tensor) else torch.as_tensor(np.asarray(targets))
     if not isinstance(output, Tensor) or output.ndim not in (1, 2) or len(truth) != len(output):
         shape = tuple(output.shape) if isinstance(output, Tensor) else f"a {type(output).__name__}"
         raise InputError(
-            f"Expected logits (n, classes) and labels (n,), but got {shape} for labels {tuple(truth.shape)}. Give one row "
-            "of logits per label."
+            f"Expected logits (n, classes) and labels (n,), but got {shape} for labels {tuple(truth.shape)}. Give one "
+            "row of logits per label."
         )
     return _plain(output), _plain(truth)
 

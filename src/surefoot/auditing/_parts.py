@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from surefoot.auditing._labels import Array
 from surefoot.auditing._paths import Files
 from surefoot.auditing._source import Raw, Source
 from surefoot.errors import InputError
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from surefoot.auditing._readers import Batch, Batches
+
+_MANY = 20  # labels; fewer may be the same by chance
 
 
 def shares(paths: Sequence[Path]) -> Iterator[tuple[Path, Callable[[float | None], float]]]:
@@ -25,6 +30,37 @@ def shares(paths: Sequence[Path]) -> Iterator[tuple[Path, Callable[[float | None
         before, size = done, sizes[path]
         yield path, lambda own, before=before, size=size: (before + size * (own or 0.0)) / total  # type: ignore[misc]  # mypy cannot tell defaults
         done += size
+
+
+def join_tables(files: Files, starts: Mapping[Path, Batches]) -> Batches:
+    """Read tables in several files as one.
+
+    Args:
+        files: All of them.
+        starts: Starts reading each.
+
+    Returns:
+        A function that starts reading the first, and goes on with the next.
+
+    Raises:
+        InputError: If one has other columns than the first.
+    """
+    check_columns(files, lambda path: names_in(starts[path]))
+
+    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
+        for path, share in shares(files.paths):
+            with closing(starts[path](n, names, numbers)) as reading:
+                for columns, own in reading:
+                    yield columns, share(own)
+
+    return batches
+
+
+def names_in(batches: Batches) -> list[str]:
+    """List the columns of a table; nothing where it has no rows."""
+    with closing(batches(1, None, ())) as reading:
+        first, _ = next(reading, ({}, None))
+    return list(first)
 
 
 def check_columns(files: Files, names_of: Callable[[Path], Sequence[str]]) -> None:
@@ -79,6 +115,37 @@ def join_sources(files: Files, open_one: Callable[[Path], list[Source]]) -> list
     return [_joined(files, [found[path][i] for path in files.paths]) for i in range(len(first))]
 
 
+def same_labels(files: Files, open_one: Callable[[Path], list[Source]]) -> str:
+    """Say that two files begin with the same labels, as several models' predictions for the same examples do.
+
+    Args:
+        files: All of them; the first two are looked at.
+        open_one: Lists what one holds.
+
+    Returns:
+        A note; empty where labels differ, or are too few or too plain to tell.
+    """
+    paths = list(dict.fromkeys(files.paths))[:2]
+    if len(paths) < 2:
+        return ""
+    try:
+        firsts = [open_one(path)[0].first() for path in paths]
+    except InputError:  # one alone need not tell what it holds
+        return ""
+    labels = [first.labels[:1000] for first in firsts if first is not None]
+    if (
+        len(labels) < 2
+        or len(labels[0]) < _MANY
+        or len(np.unique(labels[0])) < 2
+        or not np.array_equal(labels[0], labels[1])
+    ):
+        return ""
+    return (
+        f"{paths[0].name} and {paths[1].name} begin with the same labels. If they are predictions of two models for "
+        "the same examples, name them as two arguments; here they are read as one."
+    )
+
+
 def _kept(source: Source) -> tuple[object, ...]:
     return source.model, source.split, source.columns, source.kind, source.class_names, source.meaning, source.weights
 
@@ -95,7 +162,7 @@ def _joined(files: Files, sources: Sequence[Source]) -> Source:
             with closing(source.start_labels()) as reading:
                 yield from reading
 
-    return replace(sources[0], where=files.name, start=start, start_labels=start_labels)
+    return replace(sources[0], where=files.name, start=start, start_labels=start_labels, start_groups=None)
 
 
 def _few(names: Sequence[str]) -> str:

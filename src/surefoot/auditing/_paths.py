@@ -58,8 +58,8 @@ def find_files(source: Path | str | Sequence[Path | str]) -> Files:
     """Find the files that a path, a folder, a pattern such as ``preds/*.parquet`` or a list of paths means.
 
     Args:
-        source: Of a folder, all files of predictions in it, but not in folders below; of a pattern, all that match. Both
-            in the order of their names. A list may name a file several times.
+        source: Of a folder, all files of predictions in it, but not in folders below; of a pattern, all that match.
+            Both in the order of their names. A list may name a file several times.
 
     Returns:
         The files.
@@ -78,8 +78,8 @@ def find_files(source: Path | str | Sequence[Path | str]) -> Files:
         found = [each for each in sorted(path.iterdir()) if each.is_file() and _is_known(each)]
         if not found:
             raise InputError(
-                f"Expected files of predictions, but the folder {path} holds none in {', '.join(SUFFIXES)}. Name a file, "
-                f"or a pattern such as '{path}/**/*.parquet'."
+                f"Expected files of predictions, but the folder {path} holds none in {', '.join(SUFFIXES)}. Name a "
+                f"file, or a pattern such as '{path}/**/*.parquet'."
             )
         name = path.resolve().name
         return _parts(Files(f"{name} ({_count(found)})", name, tuple(found)))
@@ -165,7 +165,8 @@ def _pickled(path: Path) -> InputError:
         module, read = (
             ("joblib", "joblib.load") if path.suffix.lower() == ".joblib" else ("pandas", "pandas.read_pickle")
         )
-        load = f"import numpy as np, {module}; d = {read}('{path}'); np.savez('{new}', **{{k: np.asarray(d[k]) for k in d}})"
+        arrays = "**{k: np.asarray(d[k]) for k in d}"
+        load = f"import numpy as np, {module}; d = {read}('{path}'); np.savez('{new}', {arrays})"
         how = "If you made it yourself, convert its columns once"
     return InputError(
         f"Expected plain arrays or a table, but {path.name} is a pickle, which can run any code when it is loaded. "

@@ -11,17 +11,16 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
 from surefoot.auditing._fast import blocks_of_lines, parse_csv, parse_jsonl
 from surefoot.auditing._feather import record_batches
-from surefoot.auditing._header import LINES, header_of
+from surefoot.auditing._header import read_header
 from surefoot.auditing._json import each_key_once, rows_or_columns
 from surefoot.auditing._labels import Array
-from surefoot.auditing._parts import check_columns, shares
+from surefoot.auditing._parts import join_tables
 from surefoot.auditing._paths import Files, find_files, suffix_of
 from surefoot.errors import InputError
 
@@ -44,24 +43,7 @@ def read_table(path: Path | Files, header: bool | None = None) -> Batches:
     """
     files = path if isinstance(path, Files) else find_files(path)
     starts = {each: _read_one(each, header) for each in dict.fromkeys(files.paths)}
-    if len(files.paths) == 1:
-        return starts[files.paths[0]]
-    check_columns(files, lambda each: names_in(starts[each]))
-
-    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
-        for each, share in shares(files.paths):
-            with closing(starts[each](n, names, numbers)) as reading:
-                for columns, own in reading:
-                    yield columns, share(own)
-
-    return batches
-
-
-def names_in(batches: Batches) -> list[str]:
-    """List the columns of a table; nothing where it has no rows."""
-    with closing(batches(1, None, ())) as reading:
-        first, _ = next(reading, ({}, None))
-    return list(first)
+    return starts[files.paths[0]] if len(files.paths) == 1 else join_tables(files, starts)
 
 
 def has_header(path: Path, header: bool | None = None) -> bool:
@@ -71,7 +53,7 @@ def has_header(path: Path, header: bool | None = None) -> bool:
     try:
         file, _ = _open(path)
         with file:
-            return _header(file, None, path.name)[1] is not None
+            return read_header(file, None, path.name)[1] is not None
     except _UNREADABLE:  # which reading it says better
         return True
 
@@ -119,24 +101,11 @@ def _has_pyarrow() -> bool:
     return importlib.util.find_spec("pyarrow") is not None
 
 
-def _header(file: IO[bytes], said: bool | None, where: str) -> tuple[str, list[str] | None, int]:
-    """Read delimiter, names and how many columns there are, and leave the file at the first row."""
-    place = file.tell()
-    first = file.readline().decode()
-    delimiter = max(",;\t|", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
-    cells = next(csv.reader([first], delimiter=delimiter), [])
-    after = file.tell()
-    rest = [line.decode(errors="replace") for line in islice(iter(file.readline, b""), LINES)]
-    header = header_of(cells, list(csv.reader(rest, delimiter=delimiter)), said, where) if cells else []
-    file.seek(place if header is None else after)
-    return delimiter, header, len(cells)
-
-
 def _csv(path: Path, said: bool | None = None) -> Batches:
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         file, share = _open(path)
         with file:
-            delimiter, named, width = _header(file, said, path.name)
+            delimiter, named, width = read_header(file, said, path.name)
             header = list(map(str, range(width))) if named is None else named
             _check_once(header, path)
             line = 0 if named is None else 1

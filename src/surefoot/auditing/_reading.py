@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.auditing._confidence_counts import ConfidenceCounts
 from surefoot.auditing._counted import ValueSums, Weighing, counted, weights_of
 from surefoot.auditing._doubts import doubts_about
 from surefoot.auditing._kind import no_probabilities
@@ -90,6 +91,7 @@ def read(
     where: str,
     metrics: Sequence[str] = (),
     sampled_values: int = SAMPLED_VALUES,
+    counts: ConfidenceCounts | None = None,
     on_rows: OnRows | None = None,
     slicing: Slicing | None = None,
 ) -> Reading:
@@ -101,6 +103,7 @@ def read(
         where: The file, for messages.
         metrics: Keys of those that are wanted; NLL and Brier score, and what bins tell, are always there.
         sampled_values: How many rows × classes to keep.
+        counts: Where answers are counted by their confidence, to choose thresholds.
         on_rows: Called while reading.
         slicing: How rows are divided into slices; not at all where it is left out.
 
@@ -144,8 +147,11 @@ def read(
         logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
         more = () if chunk.weights is None else (chunk.weights,)
         room = max(LEAST_SAMPLED, sampled_values // logits.shape[1])
-        rows.add(room, logits, chunk.labels, folds.next(len(labels)), *more)
+        halves = folds.next(len(labels))
+        rows.add(room, logits, chunk.labels, halves, *more)
         tops.add(MOST_RANKED, confidence.numpy(), correct.numpy(), *more)
+        if counts is not None:
+            counts.add(confidence, correct, halves, chunk.groups, chunk.weights)
         digest.update(np.ascontiguousarray(chunk.labels).tobytes())
         reading.n += len(labels)
         if on_rows:

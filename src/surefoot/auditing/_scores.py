@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from surefoot.auditing._cells import floats
+from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Array
+from surefoot.auditing._memory import Held
 from surefoot.auditing._names import Kind, take_apart
 from surefoot.auditing._readers import read_table
 from surefoot.auditing._source import SUM_TOLERANCE, from_percent, rows_per_chunk
@@ -27,15 +29,17 @@ _PREFIXES = ("logit_", "logits_", "log_prob_", "prob_", "probs_", "proba_", "p_"
 
 @dataclass(frozen=True)
 class FittedTo:
-    """What a calibrator was fitted to, as far as its file says."""
+    """What a calibrator or a prediction set was fitted to, as far as its file says."""
 
     n_classes: int | None
     class_names: tuple[str, ...]
     scores: tuple[str, ...]
     kind: Kind | None
+    whose: str = "that the calibrator was fitted on"
+    """Whose scores these are, for messages."""
 
     @staticmethod
-    def of(values: Any) -> FittedTo:
+    def of(values: Any, whose: str = "that the calibrator was fitted on") -> FittedTo:
         """Read it back; files of older versions say nothing."""
         found = values if isinstance(values, Mapping) else {}
         kind = found.get("kind")
@@ -44,6 +48,7 @@ class FittedTo:
             tuple(map(str, found.get("class_names", ()))),
             tuple(map(str, found.get("scores", ()))),
             kind if kind in ("logits", "probs") else None,
+            whose,
         )
 
 
@@ -116,11 +121,56 @@ def find_scores(
         _check_named(named, first, path)
         named = named or _columns_of(path, first, fitted)
         start = partial(_table_rows, path, named)
+    return _scores_of(path, named, fitted, kind, start)
+
+
+def _scores_of(
+    path: Path, named: tuple[str, ...], fitted: FittedTo, kind: Said | None, start: Callable[[], Iterator[Array]]
+) -> Scores:
+    """Settle what the scores are."""
     told = "probs" if kind == "percent" else kind or _kind(named, fitted)
     if told is None:
         raise InputError(f"Expected logits or probabilities, but cannot tell in {path.name}. Say --logits or --probs.")
+    if kind is None:
+        _check_kind(start, told, path)
     what = named[0] if len(named) == 1 else f"{named[0]}…{named[-1]}"
     return Scores(named, told, f"{what!r} as {kind or told}, no labels", start, percent=kind == "percent")
+
+
+def _check_kind(start: Callable[[], Iterator[Array]], told: Kind, path: Path) -> None:
+    """Refuse values that contradict what the scores were taken for."""
+    first = next(iter(start()), None)
+    if first is not None and len(first) and first.dtype.kind in "fiu" and np.isfinite(first).all():
+        tell_kind(first[:, 0] if first.ndim == 2 and first.shape[1] == 1 else first, told, path.name)
+
+
+def find_held_scores(held: Held, fitted: FittedTo, kind: Said | None, named: tuple[str, ...] = ()) -> Scores:
+    """Find the scores among columns in memory.
+
+    Args:
+        held: The columns.
+        fitted: What others of the same model are called: columns of the same names are taken first.
+        kind: What the scores are, where names do not tell.
+        named: The scores' array or columns, where the user says so.
+
+    Returns:
+        The scores.
+
+    Raises:
+        InputError: If there are none, or several could be it.
+    """
+    where = Path(held.name)
+    _check_named(named, held.columns, where)
+    if not any(len(values) for values in held.columns.values()):
+        raise InputError(f"Expected at least one row, but {held.name} has none. Pass some.")
+    named = named or _columns_of(where, held.columns, fitted)
+
+    def start() -> Iterator[Array]:
+        for columns, _ in held.batches(rows_per_chunk(max(100, len(named))), named):
+            values = [floats(columns[name], name, 0, held.name) for name in named]
+            yield values[0] if len(values) == 1 else np.stack(values, axis=1)
+
+    return _scores_of(where, named, fitted, kind, start)
 
 
 def _check_named(named: tuple[str, ...], there: Collection[str], path: Path) -> None:
@@ -175,6 +225,7 @@ def _two(fitted: FittedTo) -> bool:
 
 def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: FittedTo) -> tuple[str, ...]:
     if fitted.scores and all(name in first for name in fitted.scores):
+        _check_no_more(path, first, fitted.scores)
         return fitted.scores
     parts = [part for part in map(take_apart, first) if part and part.role in _RANK]
     lists = [part for part in parts if np.ndim(first[part.key][0]) == 1]
@@ -192,10 +243,20 @@ def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: 
         return (single[0],)
     wanted = ", ".join(fitted.scores) or "prob_0, prob_1, …"
     seen = ", ".join(list(first)[:8]) + (", …" if len(first) > 8 else "")
-    raise InputError(
-        f"Expected the scores that the calibrator was fitted on, such as {wanted}, but {path.name} has {seen}. "
-        "Rename them."
-    )
+    raise InputError(f"Expected the scores {fitted.whose}, such as {wanted}, but {path.name} has {seen}. Rename them.")
+
+
+def _check_no_more(path: Path, first: Mapping[str, Sequence[Any] | Array], scores: tuple[str, ...]) -> None:
+    """Refuse a file with a class more than the calibrator knows: a column called like its scores that is none."""
+    start = next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in scores)), "")
+    if len(scores) == 1 or not start:
+        return
+    more = [name for name in first if name.startswith(start) and name not in scores and _is_number(first[name][0])]
+    if more:
+        raise InputError(
+            f"Expected {len(scores)} classes, which the calibrator was fitted on, but {path.name} has {more[0]} beside "
+            f"{scores[0]}…{scores[-1]}. Fit one on predictions of the same model, or name the columns with --scores."
+        )
 
 
 def _is_number(value: Any) -> bool:

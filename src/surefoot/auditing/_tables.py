@@ -65,7 +65,7 @@ def open_table(
         raise InputError(f"Expected a column {missing[0]!r}, but {where} has {_shown(first)}. Check its name.")
     label = label or label_column([name for name in first if name not in scores], where)
     if not named:
-        return _unnamed(where, batches, list(first), group_names, label, scores, weights)
+        return _unnamed(where, batches, first, group_names, label, scores, weights)
     picks = [] if label is None else _picks(where, batches, first, group_names, label, scores, names_once)
     picks = [pick for pick in picks if pick.labels not in pick.scores]
     if not picks:
@@ -75,13 +75,13 @@ def open_table(
         )
     used = {*group_names, *(name for pick in picks for name in (*pick.scores, pick.labels))}
     weight, notes = pick_weights(first, weights, used, "Column")
-    return [replace(_source(where, batches, pick, group_names, weight), notes=notes) for pick in picks]
+    return [replace(_source(where, batches, first, pick, group_names, weight), notes=notes) for pick in picks]
 
 
 def _unnamed(
     where: str,
     batches: Batches,
-    columns: list[str],
+    first: Columns,
     group_names: tuple[str, ...],
     label: str | None,
     scores: tuple[str, ...],
@@ -89,16 +89,16 @@ def _unnamed(
 ) -> list[Source]:
     """Take all columns of a table without names for scores, but those that somebody named by their numbers."""
     weight = weights if isinstance(weights, str) else None
-    rest = tuple(name for name in columns if name not in (label, weight, *group_names))
+    rest = tuple(name for name in first if name not in (label, weight, *group_names))
     if label is None:
         raise InputError(
-            f"Expected labels, but {where} has {len(columns)} columns without names. Say --labels labels.csv for a file "
-            f"of their own, --labels {len(columns) - 1} for a column by its number from 0, or --header if the first line "
-            "holds names."
+            f"Expected labels, but {where} has {len(first)} columns without names. Say --labels labels.csv for a "
+            f"file of their own, --labels {len(first) - 1} for a column by its number from 0, or --header if the "
+            "first line holds names."
         )
     if not (scores or rest):
         raise InputError(f"Expected scores beside the labels, but {where} has none. Give a column per class.")
-    return [_source(where, batches, Pick("", "", scores or rest, None, label), group_names, weight)]
+    return [_source(where, batches, first, Pick("", "", scores or rest, None, label), group_names, weight)]
 
 
 def _or_no_header(columns: Iterable[str]) -> str:
@@ -145,6 +145,11 @@ def _is_list(values: Column) -> bool:
     return values.ndim == 2 if isinstance(values, np.ndarray) else any(isinstance(value, list) for value in values)
 
 
+def _width(values: Column) -> int:
+    """Count the scores of a row: those of its longest list; one score is of two classes."""
+    return max((len(value) if isinstance(value, list | np.ndarray) else 2 for value in values), default=2)
+
+
 def _label_texts(where: str, batches: Batches, label: str) -> set[str]:
     found: set[str] = set()
     for each in _label_parts(where, batches, label):
@@ -161,15 +166,15 @@ def _label_parts(where: str, batches: Batches, label: str) -> Generator[Array]:
 
 
 def _source(
-    where: str, batches: Batches, pick: Pick, group_names: tuple[str, ...], weight: str | None = None
+    where: str, batches: Batches, first: Columns, pick: Pick, group_names: tuple[str, ...], weight: str | None = None
 ) -> Source:
     names = list(dict.fromkeys((*pick.scores, pick.labels, *group_names, *([weight] if weight else []))))
+    width = max(len(pick.scores), *(_width(first[name]) for name in pick.scores))
 
     def start() -> Generator[Raw]:
         row = 0
-        several = len(pick.scores) > 1  # a single column may hold lists of any length
-        n = rows_per_chunk(len(pick.scores) if several else 100)
-        with closing(batches(n, names, pick.scores if several else ())) as reading:
+        several = len(pick.scores) > 1  # a single column may hold lists
+        with closing(batches(rows_per_chunk(width), names, pick.scores if several else ())) as reading:
             for columns, share in reading:
                 groups = {name: texts(columns[name]) for name in group_names}
                 found = labels(columns[pick.labels], row, where)

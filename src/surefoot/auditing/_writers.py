@@ -49,8 +49,10 @@ class Layout:
 class Sink(Protocol):
     """Takes repaired rows, some at a time."""
 
-    def add(self, log_p: Array, labels: Array | None, others: Columns) -> None:
-        """Take some rows: log-probabilities, class numbers if they are known, and what else the file has."""
+    def add(
+        self, log_p: Array, labels: Array | None, others: Columns, more: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
+        """Take some rows: log-probabilities, class numbers if known, what else the file has, and columns to add."""
 
 
 def check_format(out: Path) -> None:
@@ -75,14 +77,14 @@ def check_format(out: Path) -> None:
 
 
 @contextmanager
-def open_sink(out: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout) -> Iterator[Sink]:
+def open_sink(out: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout | None) -> Iterator[Sink]:
     """Write a file aside and put it in its place when all rows are in it.
 
     Args:
         out: The file; its ending says the format.
         shape: Rows and classes.
         class_names: For formats that have a place for them.
-        layout: How scores are laid out in a table.
+        layout: How scores are laid out in a table; None where they stay as they are among the other columns.
 
     Yields:
         What takes the rows.
@@ -102,17 +104,22 @@ class _Npz:
         self._file = file
         self.labels: list[Array] = []
         self.others: dict[str, list[Any]] = {}
+        self.more: dict[str, list[Array]] = {}
 
-    def add(self, log_p: Array, labels: Array | None, others: Columns) -> None:
+    def add(
+        self, log_p: Array, labels: Array | None, others: Columns, more: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
         self._file.write(np.ascontiguousarray(log_p, "<f4").tobytes())
         if labels is not None:
             self.labels.append(labels)
         for name, values in others.items():
             self.others.setdefault(name, []).extend(values)
+        for name, values in (more or {}).items():
+            self.more.setdefault(name, []).append(np.asarray(values))
 
 
 @contextmanager
-def _npz(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout) -> Iterator[Sink]:
+def _npz(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout | None) -> Iterator[Sink]:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         with archive.open("logits.npy", "w", force_zip64=True) as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": shape}
@@ -123,6 +130,7 @@ def _npz(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layou
         if sink.labels:  # numbers, whatever the classes are called
             arrays |= {"labels": np.concatenate(sink.labels), LABELS_ARE: np.array("from-0")}
         arrays |= {"class_names": np.array(class_names)} if class_names else {}
+        arrays |= {name: np.concatenate(parts) for name, parts in sink.more.items()}
         for name, values in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 plain = values.astype(str) if values.dtype.hasobject else values
@@ -132,15 +140,18 @@ def _npz(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layou
 class _Rows:
     """Hands columns on: what the file had before, then the scores."""
 
-    def __init__(self, layout: Layout, class_names: tuple[str, ...], take: Callable[[Columns], None]) -> None:
+    def __init__(self, layout: Layout | None, class_names: tuple[str, ...], take: Callable[[Columns], None]) -> None:
         self._layout, self._names, self._take = layout, class_names, take
 
-    def add(self, log_p: Array, labels: Array | None, others: Columns) -> None:
+    def add(
+        self, log_p: Array, labels: Array | None, others: Columns, more: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
         known = labels is not None and "label" not in others
         mine: Columns = {"label": self._called(labels)} if known and labels is not None else {}
-        scores = self._layout.columns(log_p)
+        scores = self._layout.columns(log_p) if self._layout is not None else {}
         # A column that was there before stays in its place.
-        self._take({**mine, **{name: scores.get(name, values) for name, values in others.items()}, **scores})
+        before = {name: scores.get(name, values) for name, values in others.items()}
+        self._take({**mine, **before, **scores, **(more or {})})
 
     def _called(self, labels: Array) -> list[Any]:
         return [self._names[label] for label in labels] if self._names else labels.tolist()
@@ -152,7 +163,7 @@ def _text(path: Path) -> IO[str]:
 
 
 @contextmanager
-def _csv(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout) -> Iterator[Sink]:
+def _csv(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout | None) -> Iterator[Sink]:
     with _text(path) as file:
         out = csv.writer(file, delimiter="\t" if table_suffix(path) == ".tsv" else ",", lineterminator="\n")
         started = False
@@ -174,7 +185,7 @@ def _cell(value: Any) -> Any:
 
 
 @contextmanager
-def _jsonl(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout) -> Iterator[Sink]:
+def _jsonl(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout | None) -> Iterator[Sink]:
     with _text(path) as file:
 
         def take(columns: Columns) -> None:
@@ -186,7 +197,7 @@ def _jsonl(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], lay
 
 
 @contextmanager
-def _json(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout) -> Iterator[Sink]:
+def _json(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout | None) -> Iterator[Sink]:
     held: dict[str, list[Any]] = {}
 
     def take(columns: Columns) -> None:
@@ -194,7 +205,7 @@ def _json(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layo
             held.setdefault(name, []).extend(values)
 
     yield _Rows(layout, class_names, take)
-    named: Mapping[str, Any] = {"class_names": class_names} if class_names and layout.lists else {}
+    named: Mapping[str, Any] = {"class_names": class_names} if class_names and (layout is None or layout.lists) else {}
     path.write_text(json.dumps({**held, **named}, ensure_ascii=False, default=_plain) + "\n", encoding="utf-8")
 
 
@@ -204,7 +215,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def _parquet(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout) -> Iterator[Sink]:
+def _parquet(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], layout: Layout | None) -> Iterator[Sink]:
     import pyarrow
     from pyarrow import parquet
 
@@ -212,7 +223,7 @@ def _parquet(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], l
 
     def take(columns: Columns) -> None:
         nonlocal writer
-        table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
+        table = pyarrow.table({name: _arrow(values) for name, values in columns.items()})
         if writer is None:
             writer = parquet.ParquetWriter(path, table.schema)
         writer.write_table(table.cast(writer.schema))
@@ -222,6 +233,15 @@ def _parquet(path: Path, shape: tuple[int, int], class_names: tuple[str, ...], l
     finally:
         if writer is not None:
             writer.close()
+
+
+def _arrow(values: Sequence[Any]) -> Any:
+    """Make a column; lists that are all empty could be of anything, and are of texts."""
+    import pyarrow
+
+    found = pyarrow.array(values)
+    is_empty = pyarrow.types.is_list(found.type) and pyarrow.types.is_null(found.type.value_type)
+    return found.cast(pyarrow.list_(pyarrow.string())) if is_empty else found
 
 
 _SINKS: dict[str, Callable[..., Any]] = {

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.auditing._applying import check_classes, layout_of, left_out, names_of, open_labelled, whole
 from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._labels import Array
-from surefoot.auditing._names import Kind
 from surefoot.auditing._others import Others, others_of
-from surefoot.auditing._paths import find_files
 from surefoot.auditing._positive import choose_positive
-from surefoot.auditing._readers import TABLES, read_table, table_suffix
+from surefoot.auditing._readers import TABLES, table_suffix
 from surefoot.auditing._reading import OnRows, Reading, read, walk
-from surefoot.auditing._scores import FittedTo, Scores, find_scores, has_labels
+from surefoot.auditing._scores import FittedTo, Scores, find_scores
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
-from surefoot.auditing._writers import Layout, check_format, open_sink
-from surefoot.auditing.audit import choose_one
+from surefoot.auditing._writers import check_format, open_sink
 from surefoot.auditing.calibrate import Origin
-from surefoot.auditing.files import files_of, open_predictions
+from surefoot.auditing.files import files_of
 from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics import Stream
@@ -90,16 +86,16 @@ def apply(
         InputError: If it is for other classes.
     """
     fitted, about = load(calibrator), load_about(calibrator)
-    path, out, where = _whole(Path(path).expanduser()), Path(out), Path(path).name
+    path, out, where = whole(Path(path).expanduser()), Path(out), Path(path).name
     check_format(out)
     check_output(out, [*files_of(path, told.get("labels")), calibrator])
     to = FittedTo.of(about.get("fitted_to"))
-    source = _labelled(path, model, told)
+    source = open_labelled(path, model, told)
     if source is None:
         return _apply_unlabelled(
             fitted, find_scores(path, to, told.get("kind"), model, tuple(told.get("scores", ()))), to, path, out
         )
-    _check_classes(source.class_names, to, where)
+    check_classes(source.class_names, to, where)
     reading = read(source, n_bins=15, where=where, sampled_values=0, on_rows=on_rows)
     rows = about.get("fitted_rows")
     if rows is not None and Origin.of(rows, Path(calibrator).name).holds(reading):
@@ -109,39 +105,6 @@ def apply(
         )
     _check_number(fitted, to, reading.logits[:1])
     return _apply_labelled(fitted, source, reading, path, out, on_rows)
-
-
-def _whole(path: Path) -> Path:
-    """Refuse several files of arrays, of which none names rows that others go on with; tables are read as one."""
-    found = find_files(path)
-    if len(found.paths) > 1 and found.suffix not in TABLES:
-        raise InputError(
-            f"Expected one file, or tables that are read as one, but got {found.name} of {found.suffix}. Repair each by "
-            "itself."
-        )
-    return path if len(found.paths) > 1 else found.paths[0]
-
-
-def _labelled(path: Path, model: str | None, told: Told) -> Source | None:
-    """Open a file that has labels; None for one that has not."""
-    if told.get("labels") is None:
-        if path.suffix == ".npy":
-            try:
-                return choose_one(open_predictions(path, **told), model, path.name)[0]
-            except InputError:  # no labels beside it, or those of other rows
-                return None
-        if (path.suffix == ".npz" or table_suffix(path) in TABLES) and not has_labels(path):
-            return None
-    return choose_one(open_predictions(path, **told), model, path.name)[0]
-
-
-def _check_classes(class_names: tuple[str, ...], to: FittedTo, where: str) -> None:
-    """Refuse classes in another order, where names tell: each would get another one's repair."""
-    if class_names and to.class_names and class_names != to.class_names and len(class_names) == len(to.class_names):
-        raise InputError(
-            f"Expected the classes {', '.join(to.class_names[:6])} in this order, which the calibrator was fitted to, "
-            f"but {where} has {', '.join(class_names[:6])}. Bring them into one order."
-        )
 
 
 def _check_number(fitted: Calibrator, to: FittedTo, row: Array) -> None:
@@ -166,8 +129,8 @@ def _apply_labelled(
     bins, losses = Stream("ece" if column is None else "classwise_ece"), ValueSums()
     columns, labels_name = source.columns
     kind = None if source.percent else source.kind or "logits"
-    layout = _layout(path, out, columns, kind, _names(source.class_names, shape[1]))
-    others = Others(others_of(path, shape[0], _left_out(out, columns, labels_name, layout)))
+    layout = layout_of(path, out, columns, kind, names_of(source.class_names, shape[1]))
+    others = Others(others_of(path, shape[0], left_out(out, columns, labels_name, layout)))
     is_table = table_suffix(path) in TABLES
     with open_sink(out, shape, source.class_names, layout) as sink:
         for rows, truth, weights in walk(source, where, on_rows, as_stored=True):
@@ -218,8 +181,8 @@ def _apply_unlabelled(fitted: Calibrator, scores: Scores, to: FittedTo, path: Pa
         raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
     after = 0.0
     kind = None if scores.percent else scores.kind
-    layout = _layout(path, out, scores.columns, kind, _names(to.class_names, n_classes))
-    others = Others(others_of(path, n, _left_out(out, scores.columns, "", layout)))
+    layout = layout_of(path, out, scores.columns, kind, names_of(to.class_names, n_classes))
+    others = Others(others_of(path, n, left_out(out, scores.columns, "", layout)))
     with open_sink(out, (n, n_classes), to.class_names, layout) as sink:
         for repaired in _repaired(fitted, scores, where):
             after += _total(repaired, column)
@@ -236,32 +199,3 @@ def _repaired(fitted: Calibrator, scores: Scores, where: str) -> Iterator[Array]
 def _total(logits: Array, column: int | None) -> float:
     probs = torch.from_numpy(logits).softmax(1)
     return (probs.amax(1) if column is None else probs[:, column]).sum().item()
-
-
-def _names(class_names: tuple[str, ...], n_classes: int) -> tuple[str, ...]:
-    return class_names or tuple(map(str, range(n_classes)))
-
-
-def _layout(path: Path, out: Path, columns: tuple[str, ...], kind: Kind | None, names: tuple[str, ...]) -> Layout:
-    """Keep the layout of a table that becomes a table, unless it was in percent; else a column of shares per class."""
-    plain = Layout(tuple(f"prob_{name}" for name in names), "probs")
-    if table_suffix(path) not in TABLES or not columns or kind is None:
-        return plain
-    if len(columns) > 1:
-        return Layout(columns, kind)
-    if not _is_list(path, columns[0]):
-        return Layout(columns, kind)
-    return plain if table_suffix(out) in (".csv", ".tsv") else Layout(columns, kind, lists=True)
-
-
-def _is_list(path: Path, column: str) -> bool:
-    with closing(read_table(path)(1, (column,), ())) as reading:
-        first, _ = next(reading)
-    return np.ndim(first[column][0]) > 0
-
-
-def _left_out(out: Path, columns: tuple[str, ...], labels: str, layout: Layout) -> set[str]:
-    """Leave out what is written anew: the labels too, where they become numbers in an array."""
-    if out.suffix == ".npz":
-        return {*columns, labels}
-    return set() if layout.names == columns else set(columns)

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 import torch
 
+from surefoot.auditing._confidence_counts import ConfidenceCounts
 from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measure, wanted
 from surefoot.auditing._names import Split
 from surefoot.auditing._reading import OnRows, Reading, read
@@ -20,6 +21,7 @@ from surefoot.auditing._told import Told
 from surefoot.auditing._two_classes import two_classes
 from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import Audit
+from surefoot.auditing.thresholds import find_thresholds, risks_of
 from surefoot.errors import InputError
 from surefoot.metrics.aurc import risk_coverage
 from surefoot.metrics.verdict import verdict_of_sums
@@ -35,6 +37,7 @@ def audit(
     n_bins: int = 15,
     level: float = 0.95,
     metrics: str | Sequence[str] | None = None,
+    risk: str | float | Sequence[float] | None = None,
     on_rows: OnRows | None = None,
     **told: Unpack[Told],
 ) -> list[Audit]:
@@ -50,6 +53,7 @@ def audit(
         n_bins: Number of bins.
         level: Of the intervals.
         metrics: What to show beside the verdict, such as ``"ece,nll,brier"``; else the usual measures.
+        risk: Shares of wrong answers that are allowed: finds the confidence above which to act.
         on_rows: Called while reading, with the rows read and their share of the file.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
@@ -59,7 +63,7 @@ def audit(
     sources = open_predictions(source, **told)
     name = name_of(source)
     found = choose(sources, model, name)
-    return [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics)[0] for pair in found]
+    return [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics, risk)[0] for pair in found]
 
 
 def choose(sources: Sequence[Source], model: str | None, where: str) -> list[tuple[Source, Source | None]]:
@@ -119,6 +123,7 @@ def audit_source(
     on_rows: OnRows | None,
     positive: str | None = None,
     metrics: str | Sequence[str] | None = None,
+    risk: str | float | Sequence[float] | None = None,
 ) -> tuple[Audit, Reading]:
     """Audit one model.
 
@@ -131,6 +136,7 @@ def audit_source(
         on_rows: Called while reading.
         positive: Of two classes, the one whose probability is the risk.
         metrics: What to show; else the usual measures.
+        risk: Shares of wrong answers that are allowed.
 
     Returns:
         The audit, and what was read.
@@ -140,10 +146,17 @@ def audit_source(
     """
     if n_bins < 1 or not 0 < level < 1:
         raise InputError(f"Expected bins ≥ 1 and a level between 0 and 1, but got {n_bins} and {level}.")
-    keys = wanted(metrics)
+    keys, risks = wanted(metrics), risks_of(risk)
+    if risks and source.form == "multilabel":
+        raise InputError(
+            f"Expected one answer per row with --risk, but {file} has several labels per row, whose errors depend on "
+            "each other. Audit one label on its own."
+        )
     slicing = slicing_of(source)
-    reading = read(source, n_bins=n_bins, where=file, metrics=keys, on_rows=on_rows, slicing=slicing)
-    fitted = read(held_out, n_bins=n_bins, where=file) if held_out is not None else None
+    counts, other = (_counts(each) if risks and each is not None else None for each in (source, held_out))
+    reading = read(source, n_bins=n_bins, where=file, metrics=keys, on_rows=on_rows, slicing=slicing, counts=counts)
+    also = slicing if risks and held_out is not None and held_out.groups == source.groups else None
+    fitted = None if held_out is None else read(held_out, n_bins=n_bins, where=file, slicing=also, counts=other)
     if positive is not None and reading.n_classes != 2:
         raise InputError(f"Expected two classes with --positive, but {file} has {reading.n_classes}. Leave it out.")
     two = None
@@ -180,7 +193,12 @@ def audit_source(
         held_out=held_out is not None,
         two_classes=two,
         doubts=reading.doubts,
+        thresholds=() if counts is None else find_thresholds(counts, other, risks, level),
     ), reading
+
+
+def _counts(source: Source) -> ConfidenceCounts:
+    return ConfidenceCounts(are_counts=source.weights_are == "counts")
 
 
 def _risk_coverage(reading: Reading, points: int = 100) -> tuple[tuple[float, float], ...]:

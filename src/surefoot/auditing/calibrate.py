@@ -8,24 +8,26 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from surefoot.auditing._reading import OnRows, Reading, read
+from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import plain
 from surefoot.calibrators import Calibrator, fit
-from surefoot.calibrators.compare import NONE, CalibratorComparison, compare_calibrators
+from surefoot.calibrators.compare import NONE, CalibratorComparison, OnStep, compare_calibrators, show_gain
 from surefoot.calibrators.none import Unchanged
 from surefoot.errors import InputError, SplitError
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
 
-COMPARED_VALUES = 4_000_000  # rows × classes on which all calibrators are compared
-FITTED_VALUES = 20_000_000  # on which the chosen one is fitted
+COMPARED_VALUES = 200_000  # rows × classes on which all calibrators are compared
+LEAST_COMPARED = 2_000  # rows, however many classes there are
+FITTED_VALUES = 4_000_000  # rows × classes on which the chosen one is fitted
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The rows that a calibrator was fitted on, so that it is not scored on them."""
+    """The rows that a calibrator, or a prediction set, was fitted on, so that it is not scored on them."""
 
     file: str
     rows: int
@@ -42,6 +44,11 @@ class Origin:
                 f"Expected file, rows, labels and nll under about.fitted_rows, but got {values!r} in {where}. "
                 "Fit it again."
             ) from error
+
+    @staticmethod
+    def of_rows(file: str, reading: Reading) -> Origin:
+        """Take the fingerprint of rows that were read."""
+        return Origin(file, reading.n, reading.labels_digest, _finite_mean(reading))
 
     def holds(self, reading: Reading) -> bool:
         """Return whether these are the same rows, whatever the file's format."""
@@ -72,15 +79,18 @@ class Fitted:
         best, name = self.comparison.best, self.chosen
         if name == best:
             return f"use {best}: {self.comparison.reason.rstrip('.')}"
-        nll = {each.name: f"{each.nll:.4f}" for each in self.comparison.candidates}
+        found = {each.name: each for each in self.comparison.candidates}
         if name == NONE:
             return f"none as you said, but {self.comparison.reason.rstrip('.')}"
-        if name not in nll:
+        if name not in found:
             return f"{name} as you said, though it has more parameters than there are rows to judge it by"
-        return (
-            f"{name} as you said, but on rows that it was not fitted on it brings the NLL from {nll[NONE]} to "
-            f"{nll[name]}: better leave the predictions as they are"
+        says = (
+            f"{name} as you said, but on rows that it was not fitted on it brings the NLL from "
+            f"{found[NONE].nll:.4f} to {found[name].nll:.4f}"
         )
+        if found[name].change < 0:
+            return f"{says}, a gain of {show_gain(found[name])}: that may be chance, so better leave them as they are"
+        return f"{says}: better leave the predictions as they are"
 
     def to_json(self) -> dict[str, Any]:
         """Write the comparison for machines."""
@@ -95,7 +105,7 @@ class Fitted:
             "best": self.comparison.best,
             "calibrator": self.calibrator.name,
             "candidates": [asdict(each) for each in self.comparison.candidates],
-            "left_out": list(self.comparison.left_out),
+            "left_out": dict(self.comparison.left_out),
             "notes": list(self.notes),
         })
         return values
@@ -120,6 +130,7 @@ def calibrate(
     model: str | None = None,
     n_folds: int = 5,
     on_rows: OnRows | None = None,
+    on_step: OnStep | None = None,
     **told: Unpack[Told],
 ) -> Fitted:
     """Compare calibrators by cross-validation and fit the one to use.
@@ -130,6 +141,7 @@ def calibrate(
         model: Which one, where the file holds several.
         n_folds: Into how many parts the rows are divided to compare.
         on_rows: Called while reading.
+        on_step: Called before every fit.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
@@ -153,14 +165,16 @@ def calibrate(
     reading = read(rows, n_bins=15, where=where, sampled_values=FITTED_VALUES, on_rows=on_rows)
     if len(reading.labels) < 2 * n_folds:
         raise InputError(f"Expected at least {2 * n_folds} rows to compare on, but {where} has {reading.n}. Give more.")
-    few = max(2 * n_folds, COMPARED_VALUES // reading.n_classes)
-    compared = Predictions(reading.logits[:few], reading.labels[:few], "calibration")
-    comparison = compare_calibrators(compared, [wanted] if wanted not in (None, NONE) else None, n_folds=n_folds)
+    every = _predictions(reading, rows)
+    compared = every.rows(slice(max(LEAST_COMPARED, COMPARED_VALUES // every.logits.shape[1])))
+    comparison = compare_calibrators(
+        compared, [wanted] if wanted not in (None, NONE) else None, n_folds=n_folds, on_step=on_step
+    )
     chosen, calibrator = wanted or comparison.best, comparison.calibrator
     if chosen == NONE:
         calibrator = Unchanged("calibration")
     elif calibrator is None or chosen != comparison.best or len(compared.labels) < len(reading.labels):
-        calibrator = fit(chosen, Predictions(reading.logits, reading.labels, "calibration"))
+        calibrator = fit(chosen, every)
     return Fitted(
         file=where,
         took=rows.took,
@@ -170,7 +184,7 @@ def calibrate(
         n=reading.n,
         n_classes=reading.n_classes,
         compared_on=len(compared.labels),
-        origin=Origin(where, reading.n, reading.labels_digest, _finite_mean(reading)),
+        origin=Origin.of_rows(where, reading),
         fitted_to={
             "n_classes": reading.n_classes,
             "class_names": list(rows.class_names),
@@ -184,3 +198,8 @@ def calibrate(
 def _finite_mean(reading: Reading) -> float:
     mean = reading.values["nll"].mean
     return mean if math.isfinite(mean) else -1.0
+
+
+def _predictions(reading: Reading, source: Source) -> Predictions:
+    """Return the rows that were kept, with what else is known of them."""
+    return Predictions(reading.logits, reading.labels, "calibration", weights=reading.weights, form=source.form)

@@ -29,6 +29,7 @@ def compare_audits(
     n_bins: int = 15,
     level: float = 0.95,
     metrics: str | Sequence[str] | None = None,
+    risk: str | float | Sequence[float] | None = None,
     on_rows: OnRows | None = None,
     **told: Unpack[Told],
 ) -> AuditComparison:
@@ -42,6 +43,7 @@ def compare_audits(
         n_bins: Number of bins.
         level: Of the intervals.
         metrics: What to show of both; else the usual measures.
+        risk: Shares of wrong answers that are allowed: finds for each the confidence above which to act.
         on_rows: Called while reading.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
@@ -57,7 +59,7 @@ def compare_audits(
     names = told_apart(both) if all(map(is_path, both)) else [name_of(each) for each in both]
     for source, name in zip(both, names, strict=True):
         chosen = choose_one(open_predictions(source, **told), model, name)
-        read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics))
+        read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics, risk))
     check_same_examples(read)
     return compare_read(read[0], read[1], level)
 

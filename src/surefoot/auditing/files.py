@@ -13,9 +13,9 @@ from surefoot.auditing._beside import labels_file, with_labels
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
-from surefoot.auditing._parts import join_sources
+from surefoot.auditing._parts import join_sources, names_in, same_labels
 from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path
-from surefoot.auditing._readers import has_header, names_in, read_table, table_suffix
+from surefoot.auditing._readers import has_header, read_table, table_suffix
 from surefoot.auditing._skipping import without_gaps
 from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._stored import arrays_in
@@ -30,9 +30,9 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     """List the predictions in a file or in memory, without reading more than need be.
 
     Args:
-        source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.parquet``, ``.feather`` or
-            ``.arrow`` file; a folder, a pattern or a list of such files, which are read as one; or a DataFrame, arrays
-            by name, or :class:`~surefoot.schema.Predictions`.
+        source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.parquet``, ``.feather``
+            or ``.arrow`` file; a folder, a pattern or a list of such files, which are read as one; or a DataFrame,
+            arrays by name, or :class:`~surefoot.schema.Predictions`.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
@@ -41,7 +41,7 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     Raises:
         InputError: If the file is missing, cannot be read or does not tell what it holds.
     """
-    found = _open_files(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
+    found = _open_parts(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
     groups, counting = tuple(told.get("groups", ())), told.get("weights_are")
     found = [replace(each, groups=groups, weights_are=counting or "importance") for each in found]
     if counting and not any(each.weights for each in found):
@@ -70,6 +70,13 @@ def _open_held(held: Held, told: Told) -> list[Source]:
     return found
 
 
+def _open_parts(files: Files, told: Told) -> list[Source]:
+    found = _open_files(files, told)
+    beside = Path(told.get("labels") or "").is_file()  # for all of them
+    note = "" if beside else same_labels(files, lambda path: _open_files(Files(path.name, path.name, (path,)), told))
+    return [replace(each, notes=(note, *each.notes)) for each in found] if note else found
+
+
 def _open_files(files: Files, told: Told) -> list[Source]:
     groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
     labels, weights, header = told.get("labels"), told.get("weights"), told.get("header")
@@ -88,11 +95,15 @@ def _open_files(files: Files, told: Told) -> list[Source]:
             named = "--group" if groups else "--scores" if scores else "--weights"
             raise InputError(f"Expected {named} with a file that names its columns, but .npy does not. Save an .npz.")
         return open_npy(files.paths[0], labels)
-    batches, named = read_table(files, header), has_header(files.paths[0], header)
+    batches = read_table(files, header)
     if (beside := labels_file(labels, names_in(batches))) is not None:
         batches, labels = with_labels(batches, beside, files.name), beside.name
-    once = files.suffix == ".json"
-    return open_table(files.name, batches, groups, labels, scores, weights=weights, names_once=once, named=named)
+    return open_table(
+        *(files.name, batches, groups, labels, scores),
+        weights=weights,
+        names_once=files.suffix == ".json",
+        named=has_header(files.paths[0], header),
+    )
 
 
 def _is_array(files: Files, name: str | None) -> bool:
@@ -100,7 +111,7 @@ def _is_array(files: Files, name: str | None) -> bool:
 
 
 def files_of(source: Path | str, labels: str | None = None) -> list[Path]:
-    """List the files that hold the predictions; with those that hold the labels, where they are in files of their own."""
+    """List the files that hold the predictions, and the one that holds the labels where it is another."""
     if not is_path(source):
         return []
     found = list(dict.fromkeys(find_files(source).paths))

@@ -13,6 +13,7 @@ from surefoot.auditing._risk_words import compare_words, repair_words, risk_word
 from surefoot.auditing._slices import FEW, SliceVerdict, slice_words
 from surefoot.auditing._two_classes import TwoClasses
 from surefoot.auditing.better import Better
+from surefoot.auditing.thresholds import Threshold
 from surefoot.metric_keys import read_metric
 from surefoot.metrics.chance import Chance
 from surefoot.metrics.describe import describe
@@ -55,6 +56,8 @@ class Audit:
     """Where there are two classes: the probability of the one that matters beside how often it happens."""
     doubts: tuple[str, ...] = ()
     """Why these may not be the predictions that they seem to be; shown before the verdict."""
+    thresholds: tuple[Threshold, ...] = ()
+    """For each share of wrong answers that was said to be allowed: the confidence above which to act."""
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number."""
@@ -130,6 +133,7 @@ class Audit:
                 "finding": self.two_classes.finding,
                 "advised": [each.name for each in self.two_classes.advised],
             }
+        values["thresholds"] = [each.to_json() for each in self.thresholds]
         said = {"sentence": self.sentence(), "slices_sentence": self.slices_sentence()}
         return {**said, "temperature_helps": self.helps, **values}
 

@@ -36,6 +36,7 @@ def audit_several(
     n_bins: int = 15,
     level: float = 0.95,
     metrics: str | Sequence[str] | None = None,
+    risk: str | float | Sequence[float] | None = None,
     on_rows: OnRows | None = None,
     **told: Unpack[Told],
 ) -> Several:
@@ -50,6 +51,7 @@ def audit_several(
         n_bins: Number of bins.
         level: Of the intervals.
         metrics: What to show; else the usual measures.
+        risk: Shares of wrong answers that are allowed: finds for each the confidence above which to act.
         on_rows: Called while reading.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
@@ -68,7 +70,7 @@ def audit_several(
     for source, name in zip(sources, called, strict=True):
         found = open_predictions(source, **told)
         pairs = choose(found, model, name) if len(sources) == 1 else [choose_one(found, model, name)]
-        read += [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics) for pair in pairs]
+        read += [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics, risk) for pair in pairs]
     audits = tuple(audit for audit, _ in read)
     if len(sources) > 1:
         check_same_examples(read)

@@ -19,12 +19,12 @@ def told_apart(paths: Sequence[Path | str | Sequence[Path | str]]) -> list[str]:
         >>> told_apart(["runs/sgd/test.npz", "runs/csam/test.npz"]), told_apart(["a/x.npz", "b/y.npz"])
         (['sgd/test.npz', 'csam/test.npz'], ['x.npz', 'y.npz'])
     """
-    paths = [path if isinstance(path, str | Path) else path[0] for path in paths]
-    parts = [Path(path).expanduser().resolve().parts for path in paths]
+    files = [path if isinstance(path, str | Path) else path[0] for path in paths]
+    parts = [Path(path).expanduser().resolve().parts for path in files]
     different = len(set(parts))
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(each[-length:]) for each in parts]
         if len(set(names)) == different:
             # A link may have another name than what it leads to: the one that was typed is shown.
-            return [Path(path).name for path in paths] if length == 1 else names
-    return [str(path) for path in paths]
+            return [Path(path).name for path in files] if length == 1 else names
+    return [str(path) for path in files]

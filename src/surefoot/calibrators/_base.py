@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
-from surefoot.errors import InputError, SplitError
+from surefoot.errors import InputError
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
 
@@ -71,7 +70,7 @@ class Calibrator(ABC):
     def __call__(self, predictions: Predictions) -> Predictions:
         """Repair predictions for another split than the one it was fitted on."""
         repaired = self.logits(predictions.logits)
-        return Predictions(repaired, predictions.labels, predictions.split, fitted_on=self.fitted_on)
+        return dataclasses.replace(predictions, logits=repaired, fitted_on=self.fitted_on)
 
     def logits(self, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return calibrated logits of the same type, computed in float64."""
@@ -243,46 +242,6 @@ def fit(method: str, predictions: Predictions) -> Calibrator:
             "surefoot.calibrators.Calibrator."
         )
     return fitted
-
-
-def check_fitting_data(predictions: Predictions) -> tuple[Tensor, Tensor]:
-    """Return logits, as they are, and labels to fit on, or refuse them.
-
-    Args:
-        predictions: Of the calibration split.
-
-    Returns:
-        Shapes ``(n, classes)`` and ``(n,)``.
-
-    Raises:
-        SplitError: If the predictions are of the test split.
-        InputError: If there are none, some are not finite, there is one class only, or labels are outside the classes.
-    """
-    if predictions.split == "test":
-        raise SplitError("Expected the calibration split to fit on, but got 'test'. Keep test data for scoring.")
-    logits = torch.from_numpy(np.asarray(predictions.logits))
-    logits = logits if logits.dtype in (torch.float32, torch.float64) else logits.double()
-    labels = torch.from_numpy(np.asarray(predictions.labels, np.int64))
-    n, n_classes = logits.shape
-    if not n or n_classes < 2:
-        raise InputError(f"Expected predictions of at least two classes to fit on, but got {n} of {n_classes}.")
-    if int(labels.min()) < 0 or int(labels.max()) >= n_classes:
-        raise InputError(
-            f"Expected labels in 0…{n_classes - 1}, but got {int(labels.min())} to {int(labels.max())}. "
-            "Number the classes from 0."
-        )
-    if not all(math.isfinite(float(end)) for end in torch.aminmax(logits)):  # NaN would be both ends
-        row = int((~logits.isfinite().all(1)).to(torch.uint8).argmax())
-        raise InputError(
-            f"Expected finite logits to fit on, but row {row} is {logits[row].tolist()[:8]}. Leave it out."
-        )
-    return logits, labels
-
-
-def fitting_data(predictions: Predictions) -> tuple[Tensor, Tensor]:
-    """Do what :func:`check_fitting_data` does, with logits in float64."""
-    logits, labels = check_fitting_data(predictions)
-    return logits.double(), labels
 
 
 def _tensor(value: Any) -> Any:

@@ -8,12 +8,13 @@ from torch import Tensor
 _RIDGE = 1e-9  # keeps separable data finite; far below what any data could tell
 
 
-def fit_logistic(features: Tensor, targets: Tensor) -> Tensor:
+def fit_logistic(features: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
     """Find the coefficients with the smallest mean NLL of σ(X c) for targets in [0, 1].
 
     Args:
         features: X, shape ``(n, d)``, float64; a column of ones is the intercept.
         targets: Shape ``(n,)``, float64.
+        weights: How much each row counts, shape ``(n,)``; alike when left out.
 
     Returns:
         Shape ``(d,)``.
@@ -24,19 +25,19 @@ def fit_logistic(features: Tensor, targets: Tensor) -> Tensor:
         tensor([1.0986], dtype=torch.float64)
     """
     n, d = features.shape
+    share = torch.full((n,), 1 / n, dtype=torch.float64) if weights is None else weights / weights.sum()
     ridge = _RIDGE * torch.eye(d, dtype=torch.float64)
 
     def loss(c: Tensor) -> Tensor:
-        scores = features @ c
-        entropy = torch.nn.functional.binary_cross_entropy_with_logits(scores, targets)
-        return entropy + _RIDGE / 2 * c.square().sum()
+        entropy = torch.nn.functional.binary_cross_entropy_with_logits(features @ c, targets, reduction="none")
+        return entropy @ share + _RIDGE / 2 * c.square().sum()
 
     coefficients = torch.zeros(d, dtype=torch.float64)
     current = loss(coefficients)
     for _ in range(100):
         p = (features @ coefficients).sigmoid()
-        gradient = features.T @ (p - targets) / n + _RIDGE * coefficients
-        hessian = features.T @ (features * (p * (1 - p))[:, None]) / n + ridge
+        gradient = features.T @ ((p - targets) * share) + _RIDGE * coefficients
+        hessian = features.T @ (features * (p * (1 - p) * share)[:, None]) + ridge
         step = torch.linalg.solve(hessian, gradient)
         size = 1.0
         while not (trial := loss(coefficients - size * step)) <= current and size > 1e-6:

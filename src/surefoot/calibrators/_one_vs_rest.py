@@ -61,12 +61,12 @@ def share_out_logits(log_odds_of_classes: Tensor) -> Tensor:
     return torch.nn.functional.logsigmoid(log_odds_of_classes).log_softmax(1)
 
 
-def default_smoothing(smoothing: float | None, n: int) -> float:
+def default_smoothing(smoothing: float | None, n: float) -> float:
     """Return 1 / (n + 1), one uniform example among n, unless told otherwise.
 
     Args:
         smoothing: What was asked for.
-        n: Number of examples fitted on.
+        n: Number of examples fitted on, each counted by its weight.
 
     Returns:
         The weight of the uniform distribution.

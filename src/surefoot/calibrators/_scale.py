@@ -7,11 +7,15 @@ import math
 import torch
 from torch import Tensor
 
+from surefoot.calibrators._fitting import count_rows
+
 _CHUNK = 1 << 17
 _WARM = 2000
 
 
-def best_scale(logits: Tensor, labels: Tensor, lowest: float, highest: float) -> float:
+def best_scale(
+    logits: Tensor, labels: Tensor, lowest: float, highest: float, *, weights: Tensor | None = None
+) -> float:
     """Find the β in [lowest, highest] for which softmax(β z) has the smallest NLL.
 
     The NLL is convex in β; its derivative E_β[z] − z_y, averaged, changes sign once. Newton's method on log β finds
@@ -19,10 +23,11 @@ def best_scale(logits: Tensor, labels: Tensor, lowest: float, highest: float) ->
     are usually enough: the first ones in the type of the logits, the last in float64, for the first derivative alone.
 
     Args:
-        logits: Shape ``(n, classes)``, finite.
+        logits: Shape ``(n, classes)``; −∞ where a row has fewer choices than others.
         labels: Class indices, shape ``(n,)``.
         lowest: Smallest β allowed.
         highest: Largest β allowed; the result when the true class always has the largest logit.
+        weights: How much each row counts, shape ``(n,)``; alike when left out.
 
     Returns:
         β.
@@ -34,15 +39,19 @@ def best_scale(logits: Tensor, labels: Tensor, lowest: float, highest: float) ->
     start = 0.0
     if len(logits) > 2 * _WARM:
         step = len(logits) // _WARM
-        start = math.log(best_scale(logits[::step], labels[::step], lowest, highest))
-    return _Search(logits, labels, math.log(lowest), math.log(highest)).run(start)
+        few = None if weights is None else weights[::step]
+        start = math.log(best_scale(logits[::step], labels[::step], lowest, highest, weights=few))
+    return _Search(logits, labels, weights, math.log(lowest), math.log(highest)).run(start)
 
 
 class _Search:
-    def __init__(self, logits: Tensor, labels: Tensor, low: float, high: float) -> None:
-        self._logits = logits
+    def __init__(self, logits: Tensor, labels: Tensor, weights: Tensor | None, low: float, high: float) -> None:
+        self._logits, self._weights = logits, weights
         self._highest = logits.amax(1)
-        self._truth = (logits.gather(1, labels[:, None]).squeeze(1).double() - self._highest.double()).sum().item()
+        # A choice that a row does not have has no share at any scale, and so no part in the means.
+        self._absent = bool(logits.isneginf().any())
+        behind = logits.gather(1, labels[:, None]).squeeze(1).double() - self._highest.double()
+        self._truth = (behind.sum() if weights is None else behind @ weights).item()
         self._low, self._high = low, high
 
     def run(self, u: float) -> float:
@@ -79,12 +88,18 @@ class _Search:
         for start in range(0, len(self._logits), rows):
             z = self._logits[start : start + rows] - self._highest[start : start + rows, None]
             z = z.double() if exact else z
-            weight = (z * beta).exp_()
-            total = weight.sum(1)
-            mean = weight.mul_(z).sum(1) / total
-            first += mean.sum(dtype=torch.float64).item()
+            share = (z * beta).exp_()
+            total = share.sum(1)
+            z = z.nan_to_num_(neginf=0.0) if self._absent else z
+            mean = share.mul_(z).sum(1) / total
+            counted = None if self._weights is None else self._weights[start : start + rows]
+            first += _sum(mean, counted)
             if known is None:
-                square = weight.mul_(z).sum(1) / total
-                second += (square - mean.square()).sum(dtype=torch.float64).item()
-        n = len(self._logits)
+                square = share.mul_(z).sum(1) / total
+                second += _sum(square - mean.square(), counted)
+        n = count_rows(self._highest, self._weights)
         return (first - self._truth) / n, second / n if known is None else known
+
+
+def _sum(values: Tensor, weights: Tensor | None) -> float:
+    return values.sum(dtype=torch.float64).item() if weights is None else (values.double() @ weights).item()

@@ -1,4 +1,4 @@
-"""Beta calibration, one class against the rest."""
+"""Beta calibration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from surefoot.calibrators._base import Array, Calibrator, fitting_data
+from surefoot.calibrators._base import Array, Calibrator
+from surefoot.calibrators._fitting import fitting_data, fitting_weights
+from surefoot.calibrators._jointly import fit_jointly
 from surefoot.calibrators._logistic import fit_logistic
 from surefoot.calibrators._one_vs_rest import log_odds, share_out_logits
 from surefoot.registry import CALIBRATORS
@@ -43,31 +45,46 @@ def beta_logit(log_p: Tensor, log_q: Tensor, a: Tensor, b: Tensor, c: Tensor) ->
     return a * log_p - b * log_q + c
 
 
-@CALIBRATORS.register("beta", reference="Kull et al. 2017", keeps_order=False)
-def fit_beta(predictions: Predictions) -> Beta:
+@CALIBRATORS.register(
+    "beta",
+    reference="Kull et al. 2017",
+    keeps_order=False,
+    parameters=lambda k: 3 * k,
+    seconds=lambda n, k: 8e-6 * n * k,
+)
+def fit_beta(predictions: Predictions, *, joint: bool = True) -> Beta:
     """Beta calibration: for each class a logistic curve of log p and −log(1 − p), rising in both.
 
-    Where a coefficient comes out negative its term is dropped and the others are fitted again.
+    Of more than two classes the curves are fitted together, by the NLL of the probabilities that they make after
+    division by their sum. One class against the rest, as published for two classes, is blind to the division.
 
     Args:
         predictions: Of the calibration split.
+        joint: Fit more than two classes together; else each against the rest, where a coefficient that comes out
+            negative is dropped and the others are fitted again.
 
     Returns:
         The fitted calibrator.
     """
     logits, labels = fitting_data(predictions)
+    weights = fitting_weights(predictions)
     log_p, log_q = log_odds(logits)
-    found = [_fit_one(p, q, (labels == k).double()) for k, (p, q) in enumerate(zip(log_p.T, log_q.T, strict=True))]
-    a, b, c = torch.stack(found).T
-    return Beta(a.numpy(), b.numpy(), c.numpy(), predictions.split)
+    if joint and logits.shape[1] > 2:
+        features = [log_p, -log_q, torch.ones_like(log_p)]
+        found = fit_jointly(features, labels, weights, start=[1.0, 1.0, 0.0], not_negative=[0, 1])
+    else:
+        columns = enumerate(zip(log_p.T, log_q.T, strict=True))
+        found = torch.stack([_fit_one(p, q, (labels == k).double(), weights) for k, (p, q) in columns]).T
+    a, b, c = found.numpy()
+    return Beta(a, b, c, predictions.split)
 
 
-def _fit_one(log_p: Tensor, log_q: Tensor, targets: Tensor) -> Tensor:
+def _fit_one(log_p: Tensor, log_q: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
     features = torch.stack([log_p, -log_q, torch.ones_like(log_p)], 1)
     kept = [0, 1, 2]
     while True:
         coefficients = torch.zeros(3, dtype=torch.float64)
-        coefficients[kept] = fit_logistic(features[:, kept], targets)
+        coefficients[kept] = fit_logistic(features[:, kept], targets, weights)
         negative = [j for j in kept[:-1] if coefficients[j] < 0]
         if not negative:
             return coefficients

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from surefoot.calibrators._base import Array, Calibrator, fitting_data
-from surefoot.calibrators._linear import fit_linear
+from surefoot.calibrators._base import Array, Calibrator
+from surefoot.calibrators._fitting import fitting_data, fitting_weights
+from surefoot.calibrators._linear import fit_linear, linear_seconds
 from surefoot.errors import OptionError
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
@@ -68,7 +69,13 @@ def odir_penalty(weight: Tensor, bias: Tensor, *, odir: float, mu: float, normal
     return odir * off_diagonal + mu * bias.square().sum()
 
 
-@CALIBRATORS.register("dirichlet", reference="Kull et al. 2019, arXiv:1910.12656", keeps_order=False, class_pairs=True)
+@CALIBRATORS.register(
+    "dirichlet",
+    reference="Kull et al. 2019, arXiv:1910.12656",
+    keeps_order=False,
+    class_pairs=True,
+    seconds=linear_seconds,
+)
 def fit_dirichlet(predictions: Predictions, *, odir: float = 0.01, mu: float = 0.01) -> Dirichlet:
     """Dirichlet calibration: a matrix on log-probabilities, chosen by NLL, held near the diagonal by a penalty.
 
@@ -87,5 +94,6 @@ def fit_dirichlet(predictions: Predictions, *, odir: float = 0.01, mu: float = 0
         raise OptionError(f"Expected odir ≥ 0 and mu ≥ 0, but got {odir} and {mu}. 0 is no penalty.")
     logits, labels = fitting_data(predictions)
     off_diagonal = 1 - torch.eye(logits.shape[1])
-    weight, bias = fit_linear(_log_probs(logits), labels, weight_cost=odir * off_diagonal, bias_cost=mu)
+    counted = fitting_weights(predictions)
+    weight, bias = fit_linear(_log_probs(logits), labels, counted, weight_cost=odir * off_diagonal, bias_cost=mu)
     return Dirichlet(weight.numpy(), bias.numpy(), predictions.split)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from surefoot.calibrators._base import fitting_data
+from surefoot.calibrators._fitting import count_rows, fitting_data, fitting_weights
 from surefoot.calibrators._one_vs_rest import default_smoothing
 from surefoot.calibrators._steps import Stepwise
 from surefoot.errors import OptionError
@@ -49,11 +49,14 @@ def fit_histogram(predictions: Predictions, *, n_bins: int = 15, smoothing: floa
     if n_bins < 1:
         raise OptionError(f"Expected n_bins ≥ 1, but got {n_bins}. 15 is usual.")
     logits, labels = fitting_data(predictions)
-    n, n_classes = logits.shape
+    n_classes, weights = logits.shape[1], fitting_weights(predictions)
     edges = (torch.arange(1, n_bins, dtype=torch.float64) / n_bins).expand(n_classes, -1).contiguous()
     bins = torch.searchsorted(edges, logits.softmax(1).T.contiguous()) + n_bins * torch.arange(n_classes)[:, None]
-    count = torch.bincount(bins.flatten(), minlength=n_bins * n_classes).view(n_classes, n_bins)
-    hits = torch.bincount(bins.gather(0, labels[None]).flatten(), minlength=n_bins * n_classes).view(n_classes, n_bins)
+    each = None if weights is None else weights.expand(n_classes, -1).flatten()
+    size = {"minlength": n_bins * n_classes}
+    count = torch.bincount(bins.flatten(), each, **size).view(n_classes, n_bins)
+    hits = torch.bincount(bins.gather(0, labels[None]).flatten(), weights, **size).view(n_classes, n_bins)
     centre = (torch.arange(n_bins, dtype=torch.float64) + 0.5) / n_bins
-    values = torch.where(count > 0, hits / count.clamp(min=1).double(), centre)
-    return Histogram(np.asarray(edges), np.asarray(values), default_smoothing(smoothing, n), predictions.split)
+    values = torch.where(count > 0, hits / count.clamp(min=1e-300 if weights is not None else 1).double(), centre)
+    mixed = default_smoothing(smoothing, count_rows(labels, weights))
+    return Histogram(np.asarray(edges), np.asarray(values), mixed, predictions.split)

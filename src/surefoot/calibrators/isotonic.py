@@ -10,7 +10,8 @@ import torch
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
-from surefoot.calibrators._base import Array, Calibrator, check_fitting_data
+from surefoot.calibrators._base import Array, Calibrator
+from surefoot.calibrators._fitting import check_fitting_data, count_rows, fitting_weights
 from surefoot.calibrators._one_vs_rest import default_smoothing, share_out
 from surefoot.calibrators._steps import count_below, padded
 from surefoot.registry import CALIBRATORS
@@ -63,7 +64,9 @@ def interpolate(x: Tensor, y: Tensor, probs: Tensor) -> Tensor:
     return torch.where(x1 > x0, y0 + share * (y1 - y0), y1).T
 
 
-def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[Array, Array]:
+def rising_curve(
+    scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]], weights: Array | None = None
+) -> tuple[Array, Array]:
     """Fit the rising curve that is closest to labels 0 and 1 in squares.
 
     Between two neighbouring scores of positives all labels are 0 and share one height: that of the positive before
@@ -73,6 +76,7 @@ def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -
     Args:
         scores: In [0, 1], shape ``(n,)``.
         positive: Which labels are 1, shape ``(n,)``.
+        weights: How much each counts, shape ``(n,)``; alike when left out.
 
     Returns:
         Places and heights of the knots: both ends of every level part.
@@ -81,6 +85,8 @@ def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -
         >>> rising_curve(np.array([0.1, 0.2, 0.3]), np.array([False, True, False]))
         (array([0.1, 0.2, 0.3]), array([0. , 0.5, 0.5]))
     """
+    if weights is not None:
+        return _weighted_curve(scores, positive, weights)
     places, hits = np.unique(scores[positive], return_counts=True)
     lowest, highest = scores.min(), scores.max()
     below, up_to, before = _ranks(scores, places)
@@ -95,9 +101,23 @@ def rising_curve(scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]]) -
     first[1::2] = last[1::2] = places
     last[:-1:2] = before
     used = weight > 0
-    fitted = isotonic_regression(rate[used], weights=weight[used])
+    return _knots(rate[used], weight[used], first[used], last[used])
+
+
+def _weighted_curve(
+    scores: Array, positive: np.ndarray[Any, np.dtype[np.bool_]], weights: Array
+) -> tuple[Array, Array]:
+    """Do it for rows that count differently: over all places, sorted."""
+    places, own = np.unique(scores, return_inverse=True)
+    weight: Array = np.bincount(own, weights).astype(np.float64)
+    return _knots(np.bincount(own, weights * positive) / weight, weight, places, places)
+
+
+def _knots(rate: Array, weight: Array, first: Array, last: Array) -> tuple[Array, Array]:
+    """Return both ends of every level part; each cell reaches from its first place to its last."""
+    fitted = isotonic_regression(rate, weights=weight)
     starts, ends = fitted.blocks[:-1], fitted.blocks[1:] - 1
-    x = np.stack([first[used][starts], last[used][ends]], 1).flatten()
+    x = np.stack([first[starts], last[ends]], 1).flatten()
     y = np.repeat(fitted.x[starts], 2)
     keep = np.append(True, np.diff(x) > 0)  # a level part of one score is one knot
     return x[keep], y[keep]
@@ -148,12 +168,14 @@ def fit_isotonic(predictions: Predictions, *, smoothing: float | None = None) ->
     """
     logits, labels = check_fitting_data(predictions)
     log_total = logits.double().logsumexp(1) if logits.numel() < 1 << 24 else _log_total(logits)
+    weights = fitting_weights(predictions)
+    counted = None if weights is None else weights.numpy()
     truth, curves = labels.numpy(), []
     for start in range(0, logits.shape[1], _CLASSES_AT_ONCE):
         columns = (logits[:, start : start + _CLASSES_AT_ONCE].double() - log_total[:, None]).exp_().T.contiguous()
-        curves += [rising_curve(column, truth == start + k) for k, column in enumerate(columns.numpy())]
+        curves += [rising_curve(column, truth == start + k, counted) for k, column in enumerate(columns.numpy())]
     x, y = padded([x for x, _ in curves]), padded([y for _, y in curves])
-    return Isotonic(x, y, default_smoothing(smoothing, len(labels)), predictions.split)
+    return Isotonic(x, y, default_smoothing(smoothing, count_rows(labels, weights)), predictions.split)
 
 
 def _log_total(logits: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Platt scaling, one class against the rest."""
+"""Platt scaling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from surefoot.calibrators._base import Array, Calibrator, fitting_data
+from surefoot.calibrators._base import Array, Calibrator
+from surefoot.calibrators._fitting import fitting_data, fitting_weights
+from surefoot.calibrators._jointly import fit_jointly
 from surefoot.calibrators._logistic import fit_logistic
 from surefoot.calibrators._one_vs_rest import log_odds, share_out_logits
 from surefoot.registry import CALIBRATORS
@@ -38,11 +40,12 @@ class Platt(Calibrator):
         return share_out_logits(-(values.a * (log_p - log_q) + values.b))
 
 
-def smoothed_targets(positive: Tensor) -> Tensor:
+def smoothed_targets(positive: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return (N₊ + 1) / (N₊ + 2) for positives and 1 / (N₋ + 2) for the others.
 
     Args:
         positive: Booleans, shape ``(n,)``.
+        weights: How much each counts, shape ``(n,)``; alike when left out.
 
     Returns:
         Targets, float64.
@@ -51,25 +54,40 @@ def smoothed_targets(positive: Tensor) -> Tensor:
         >>> smoothed_targets(torch.tensor([True, False]))
         tensor([0.6667, 0.3333], dtype=torch.float64)
     """
-    n = positive.sum().double()
-    return torch.where(positive, (n + 1) / (n + 2), 1 / (len(positive) - n + 2))
+    counted = torch.ones(len(positive), dtype=torch.float64) if weights is None else weights
+    n = counted[positive].sum()
+    return torch.where(positive, (n + 1) / (n + 2), 1 / (counted.sum() - n + 2))
 
 
-@CALIBRATORS.register("platt", reference="Platt 1999", keeps_order=False)
-def fit_platt(predictions: Predictions) -> Platt:
-    """Platt scaling: for each class a logistic curve of its log-odds, fitted to smoothed targets.
+@CALIBRATORS.register(
+    "platt", reference="Platt 1999", keeps_order=False, parameters=lambda k: 2 * k, seconds=lambda n, k: 3e-6 * n * k
+)
+def fit_platt(predictions: Predictions, *, joint: bool = True) -> Platt:
+    """Platt scaling: for each class a logistic curve of its log-odds.
+
+    Of more than two classes the curves are fitted together, by the NLL of the probabilities that they make after
+    division by their sum. Two classes, and with ``joint=false`` each class against the rest, are fitted to the smoothed
+    targets of the reference.
 
     Args:
         predictions: Of the calibration split.
+        joint: Fit more than two classes together.
 
     Returns:
         The fitted calibrator.
     """
     logits, labels = fitting_data(predictions)
+    weights = fitting_weights(predictions)
     log_p, log_q = log_odds(logits)
-    found = []
-    for k, scores in enumerate((log_p - log_q).T):
-        features = torch.stack([scores, torch.ones_like(scores)], 1)
-        found.append(fit_logistic(features, smoothed_targets(labels == k)))
-    a, b = (-torch.stack(found)).T
-    return Platt(a.numpy(), b.numpy(), predictions.split)
+    scores = log_p - log_q
+    if joint and logits.shape[1] > 2:
+        found = fit_jointly([scores, torch.ones_like(scores)], labels, weights, start=[1.0, 0.0])
+    else:
+        found = torch.stack([_fit_one(column, labels == k, weights) for k, column in enumerate(scores.T)]).T
+    a, b = (-found).numpy()
+    return Platt(a, b, predictions.split)
+
+
+def _fit_one(scores: Tensor, positive: Tensor, weights: Tensor | None) -> Tensor:
+    features = torch.stack([scores, torch.ones_like(scores)], 1)
+    return fit_logistic(features, smoothed_targets(positive, weights), weights)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from surefoot.calibrators._base import fitting_data
+from surefoot.calibrators._fitting import fitting_data
 from surefoot.calibrators._scale import best_scale
 from surefoot.calibrators.temperature import Temperature
 from surefoot.errors import InputError

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from surefoot.calibrators._base import check_fitting_data
+from surefoot.calibrators._fitting import check_fitting_data
 from surefoot.calibrators.temperature import Temperature, fit_temperature
 from surefoot.errors import OptionError
 from surefoot.registry import METRICS

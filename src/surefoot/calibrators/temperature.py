@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from surefoot.calibrators._base import Calibrator, check_fitting_data
+from surefoot.calibrators._base import Calibrator
+from surefoot.calibrators._fitting import check_fitting_data, fitting_weights
 from surefoot.calibrators._scale import best_scale
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
@@ -37,7 +38,7 @@ class Temperature(Calibrator):
         return repaired
 
 
-@CALIBRATORS.register("temperature", reference="Guo et al. 2017, arXiv:1706.04599", keeps_order=True)
+@CALIBRATORS.register("temperature", reference="Guo et al. 2017, arXiv:1706.04599", keeps_order=True, any_columns=True)
 def fit_temperature(predictions: Predictions) -> Temperature:
     """Temperature scaling: one number that divides all logits, chosen by NLL.
 
@@ -59,5 +60,6 @@ def fit_temperature(predictions: Predictions) -> Temperature:
         >>> round(1 / fit_temperature(predictions).temperature, 4)  # log 3: 75 % right
         1.0986
     """
-    logits, labels = check_fitting_data(predictions)
-    return Temperature(1 / best_scale(logits, labels, 1 / HIGHEST, 1 / LOWEST), predictions.split)
+    logits, labels = check_fitting_data(predictions, any_columns=True)
+    scale = best_scale(logits, labels, 1 / HIGHEST, 1 / LOWEST, weights=fitting_weights(predictions))
+    return Temperature(1 / scale, predictions.split)

@@ -21,7 +21,8 @@ from surefoot.errors import SurefootError
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 INTERRUPTED = 130
 
-for _commands in ("train", "report", "parts", "audit", "data", "shift", "study"):  # in the order of --help
+_COMMANDS = ("train", "report", "parts", "audit", "conformal", "check", "estimate", "data", "shift", "study")
+for _commands in _COMMANDS:  # in the order of --help
     import_module(f"surefoot.cli.{_commands}")
 
 

@@ -33,8 +33,8 @@ def audit(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl; a folder or 'a/*.parquet', read as one; - for a "
-            "pipe. More than one are compared."
+            help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl; a folder or 'a/*.parquet', read as one; - "
+            "for a pipe. More than one are compared."
         ),
     ],
     options: dict[str, Any],
@@ -167,7 +167,7 @@ def calibrate(
 def _calibrate(file: Path, options: dict[str, Any], apply_: Path | None, out: Path | None, as_json: bool) -> None:
     from surefoot.auditing import files_of
     from surefoot.auditing.calibrate import check_saving
-    from surefoot.cli.progress import reading
+    from surefoot.cli.progress import fitting, reading
     from surefoot.records import check_output
 
     _one_thread()
@@ -182,8 +182,8 @@ def _calibrate(file: Path, options: dict[str, Any], apply_: Path | None, out: Pa
     target = out or Path("calibrator.json")
     check_saving(target)
     check_output(target, files_of(file, options["labels"]))
-    with reading(file.name) as on_rows:
-        fitted = api.calibrate(file, **options, on_rows=on_rows)
+    with fitting(file.name) as (on_rows, on_step):
+        fitted = api.calibrate(file, **options, on_rows=on_rows, on_step=on_step)
     fitted.save(target)
     _print_fitted(fitted, target, as_json, _written_as(file))
 
@@ -238,5 +238,5 @@ def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
         means = f"mean {applied.of} from {mean[0]} to {mean[1]}"
         print(f"{applied.calibrator} brings the {means}; no labels to score it by.")
     _print_notes(applied.notes)
-    print(f"Read: {applied.file}, {applied.n:,} rows: {applied.took}.")
+    print(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}.")
     print(f"Written: {written}")

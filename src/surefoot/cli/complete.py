@@ -62,4 +62,5 @@ COMPLETED: dict[str, dict[str, Callable[[str], list[str]]]] = {
     "train": _TRAINING,
     "compare": _TRAINING,
     "calibrate": {"method": completing("calibrators")},
+    "conformal": {"method": completing("prediction_sets")},
 }

@@ -35,9 +35,7 @@ def _next_step(path: Path, audit: Mapping[str, Any], told: Mapping[str, Any]) ->
     words = ["surefoot", "calibrate", target]
     words += [f"--{kind}" for kind in ("logits", "probs", "percent") if told[kind]]
     words += [word for name in told["scores"] for word in ("--scores", name)]
-    if (
-        told["labels"] is not None and not Path(told["labels"]).is_file()
-    ):  # those in a file of their own are of other rows
+    if told["labels"] is not None and not Path(told["labels"]).is_file():  # which would be of other rows
         words += ["--labels", told["labels"]]
     words += ["--labels-are", told["labels_are"]] if told["labels_are"] is not None else []
     words += ["--no-weights"] if told.get("weights") is False else []

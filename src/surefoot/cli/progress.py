@@ -132,17 +132,39 @@ def reading(name: str) -> Iterator[Callable[[int, float | None], None]]:
         name: The file.
     """
     with _bars() as bars:
+        yield _on_rows(bars, name)
+
+
+@contextmanager
+def fitting(name: str) -> Iterator[tuple[Callable[[int, float | None], None], Callable[[int, int, str], None]]]:
+    """Show how much of a file has been read, and then how many calibrators have been fitted.
+
+    Args:
+        name: The file.
+    """
+    with _bars() as bars:
         task: list[TaskID] = []
 
-        def on_rows(rows: int, share: float | None) -> None:
-            if share == 1.0 and not task:
-                return
+        def on_step(done: int, total: int, note: str) -> None:
             if not task:
-                task.append(bars.add_task(f"reading {name}", total=1.0, note=""))
-            note = f"{rows:,} rows" if share != 1.0 else "measuring"
-            bars.update(task[0], completed=share, total=1.0 if share is not None else None, note=note)
+                task.append(bars.add_task("comparing calibrators", total=total, note=""))
+            bars.update(task[0], completed=done, total=total, note=note)
 
-        yield on_rows
+        yield _on_rows(bars, name), on_step
+
+
+def _on_rows(bars: Progress, name: str) -> Callable[[int, float | None], None]:
+    task: list[TaskID] = []
+
+    def on_rows(rows: int, share: float | None) -> None:
+        if share == 1.0 and not task:
+            return
+        if not task:
+            task.append(bars.add_task(f"reading {name}", total=1.0, note=""))
+        note = f"{rows:,} rows" if share != 1.0 else "measuring"
+        bars.update(task[0], completed=share, total=1.0 if share is not None else None, note=note)
+
+    return on_rows
 
 
 @contextmanager

@@ -81,8 +81,8 @@ def _format(first: bytes) -> str:
             return found
     if first[:1] == b"\x80" or b"\x00" in first:
         raise InputError(
-            "Expected csv, jsonl, json, npz, npy, parquet or arrow through the pipe, but its first bytes are of none of "
-            "these. Say --format, or send one of these."
+            "Expected csv, jsonl, json, npz, npy, parquet or arrow through the pipe, but its first bytes are of none "
+            "of these. Say --format, or send one of these."
         )
     text = first.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"["):

@@ -32,6 +32,7 @@ from surefoot.metrics.auroc import auroc, misclassification_auroc, threshold_aur
 from surefoot.metrics.bootstrap import bootstrap, bootstrap_sums, paired_bootstrap
 from surefoot.metrics.brier import brier
 from surefoot.metrics.brier_parts import brier_calibration, brier_refinement
+from surefoot.metrics.canonical_ece import canonical_ece
 from surefoot.metrics.chance import Chance, chance
 from surefoot.metrics.classwise_ece import classwise_ece
 from surefoot.metrics.debiased_ece import debiased_ece, debiased_rms_ce
@@ -47,6 +48,7 @@ from surefoot.metrics.overconfidence import confidence_gap, overconfidence, unde
 from surefoot.metrics.reliability import Consistency, Reliability, consistency, reliability
 from surefoot.metrics.risk import Risk, judge_risk
 from surefoot.metrics.rms_ce import rms_ce
+from surefoot.metrics.selective import RiskCheck, RiskThreshold, risk_above, risk_threshold
 from surefoot.metrics.skce import skce
 from surefoot.metrics.smooth_ece import smooth_ece
 from surefoot.metrics.top_k_accuracy import top_k_accuracy
@@ -60,6 +62,8 @@ __all__ = [
     "Interval",
     "Reliability",
     "Risk",
+    "RiskCheck",
+    "RiskThreshold",
     "Stream",
     "accuracy",
     "ada_ece",
@@ -71,6 +75,7 @@ __all__ = [
     "brier",
     "brier_calibration",
     "brier_refinement",
+    "canonical_ece",
     "chance",
     "check",
     "classwise_ece",
@@ -93,7 +98,9 @@ __all__ = [
     "overconfidence",
     "paired_bootstrap",
     "reliability",
+    "risk_above",
     "risk_coverage",
+    "risk_threshold",
     "rms_ce",
     "skce",
     "smooth_ece",

@@ -28,6 +28,7 @@ from surefoot.report.risk import (
     slice_row,
 )
 from surefoot.report.risk_figures import risk_end, risk_reliability_figure
+from surefoot.report.thresholds import GROUP_HEADS, threshold_cards
 
 Json = Mapping[str, Any]
 
@@ -63,13 +64,15 @@ def write_audit_page(
     ]
     cards_of = risk_cards if is_risk else _cards
     cards = [card for model in models for card in cards_of(model, alone=len(models) == 1)]
+    thresholds = [found for model in models if (found := threshold_cards(model))]
     if ranking is not None:  # of many models each as it is, the best first
         first = {card["id"]: card for card in cards}
         cards = [{**first[f"reliability-{place}-0"], "label": labels[place]} for place in ranking["order"]]
+    figures = [*_figures(models, cards, ranking), *(ranking_figures(audits, ranking) if ranking else [])]
     return write_document(
         "audit.html",
         path,
-        figures=[*_figures(models, cards, ranking), *(ranking_figures(audits, ranking) if ranking else [])],
+        figures=[*figures, *({"id": each["id"], "views": {"": each["figure"]}} for each in thresholds)],
         title=_title(audits, ranking),
         sentences=_sentences(labels, audits, comparison, ranking),
         command=command,
@@ -82,6 +85,8 @@ def write_audit_page(
         rows=_measure_rows(audits, comparison),
         cards=cards,
         views=[("", "as shown")],
+        thresholds=thresholds,
+        threshold_heads=GROUP_HEADS,
         slices=[table for model in models for table in _slice_tables(model)],
         slices_said=[
             (model["label"] if len(models) > 1 else "", model["audit"]["slices_sentence"])

@@ -15,6 +15,7 @@ from surefoot.report.numbers import join, show_count, show_gap
 from surefoot.report.quantities import QUANTITIES
 from surefoot.report.ranking import PAIR_HEADS, RANK_NOTE, pair_note, pair_rows, rank_heads, rank_rows
 from surefoot.report.risk import REPAIR_HEADS, SLICE_HEADS, measures_of, of_two, positive_words, repair_rows, slice_row
+from surefoot.report.thresholds import GROUP_HEADS, group_columns, group_rows, group_words, threshold_text
 
 Json = Mapping[str, Any]
 _FEW = 5  # classes shown
@@ -66,6 +67,7 @@ def audit_text(
         yield _models(audits)
     else:
         yield Text(f"{audits[0]['sentence']}.", "bold")
+        yield from threshold_text(audits[0])
         yield ""
         yield _measures(audits[0])
     for audit in audits:
@@ -153,6 +155,7 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
     yield ""
     if named:
         yield Text(name_of(audit), "bold")
+        yield from threshold_text(audit)
     two = audit.get("two_classes")
     if two and two["repairs"] and audit["verdict"]["finding"] != "calibrated":
         yield _repairs(two)
@@ -164,6 +167,12 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield _slices(audit)
         said = audit["slices_sentence"]
         yield Text(f"Slices: {said}. Intervals hold for all of them at once.")
+    for each in audit.get("thresholds", ()):
+        for column in group_columns(each):
+            yield ""
+            yield Text(group_words(each, column))
+            if by_group := group_rows(each, column):
+                yield _groups(column, by_group)
     for note in (*_without(audit), *audit["notes"]):
         yield Text(f"Note: {note}")
     if two:
@@ -202,6 +211,13 @@ def _slices(audit: Json) -> Table:
     return _cut(table, audit)
 
 
+def _groups(column: str, rows: Sequence[tuple[str, ...]]) -> Table:
+    table = _table(column, *GROUP_HEADS)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def _cut(table: Table, audit: Json) -> Table:
     if (rest := len(audit["slices"]) - _SLICES) > 0:
         table.caption = f"and {rest} more on the page"
@@ -220,13 +236,12 @@ def calibrators_table(values: Json) -> Table:
     is_risk = values.get("n_classes") == 2
     nll, brier, ece, accuracy = (QUANTITIES[key].label for key in ("nll", "brier", "ece", "accuracy"))
     of_risk = f"{ece} of P" if is_risk else ece
-    table = _table("calibrator", nll, "above best", brier, of_risk, accuracy, "parameters")
+    table = _table("calibrator", nll, "gain in NLL", brier, of_risk, accuracy, "parameters")
     for each in values["candidates"]:
-        above = "" if not each["above_best"] else f"{each['above_best']:.4f} ± {each['standard_error']:.4f}"
-        above = "∞" if each["above_best"] is None else above
+        gain = "" if each["name"] == "none" else _gain(each)
         cells = (
             "∞" if each["nll"] is None else f"{each['nll']:.4f}",
-            above,
+            gain,
             f"{each['brier']:.4f}",
             f"{100 * each['risk_ece' if is_risk else 'ece']:.1f} %",
             f"{100 * each['accuracy']:.1f} %",
@@ -234,7 +249,17 @@ def calibrators_table(values: Json) -> Table:
         )
         table.add_row(f"{each['name']} {'★' if each['name'] == values['best'] else ''}", *cells)
     rows = f"{show_count(values['compared_on'])} rows, {values['n_folds']} parts"
-    left = f" Left out, with more parameters than rows: {', '.join(values['left_out'])}." if values["left_out"] else ""
-    table.caption = f"On rows that each was not fitted on: {rows}. ★ the one to use.{left}"
+    reasons: dict[str, list[str]] = {}
+    for name, reason in values["left_out"].items():
+        reasons.setdefault(reason, []).append(name)
+    left = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
+    left = f" Left out: {left}." if left else ""
+    table.caption = f"On rows that each was not fitted on: {rows}; gains as 95 % intervals. ★ the one to use.{left}"
     table.caption_justify = "left"
     return table
+
+
+def _gain(candidate: Json) -> str:
+    """Write by how much a calibrator lowers the NLL, with its interval."""
+    low, high = candidate["change_low"], candidate["change_high"]
+    return "–" if low is None or high is None else f"{-high:.4f}…{-low:.4f}"

@@ -46,9 +46,10 @@ def audit_html(audits: Sequence[Json], comparison: Json | None = None, ranking: 
     elif comparison is not None:
         parts += [_said(comparison["sentence"]), _side_by_side(audits, comparison)]
     for name, audit in zip(names, audits, strict=True):
-        parts.append(_said(f"{name}: {audit['sentence']}" if len(audits) > 1 else audit["sentence"]))
         if len(audits) == 1:
-            parts.append(_measures(audit))
+            parts += [_said(audit["sentence"]), _measures(audit)]
+        else:
+            parts.append(f"<p>{html.escape(name)}: {html.escape(audit['sentence'])}.</p>")
         if audit["slices"]:
             parts += [_said(audit["slices_sentence"]), _slices(audit)]
     return f"<div>{''.join(parts)}<div>{''.join(_diagrams(names, audits))}</div></div>"

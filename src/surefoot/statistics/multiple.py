@@ -8,7 +8,7 @@ from math import exp, log
 from surefoot.errors import OptionError
 
 SMALLEST = 1e-12  # below this, a level would round to 1
-HALVINGS = 40
+HALVINGS = 24
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

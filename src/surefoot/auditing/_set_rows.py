@@ -1,0 +1,80 @@
+"""Rows that prediction sets are fitted on, or measured on, some at a time: with weights and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from surefoot.auditing._labels import Array
+from surefoot.auditing._reading import Folds, OnRows, Sample, log_probs
+from surefoot.auditing._source import Source
+from surefoot.schema import Predictions
+
+_TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Consecutive rows as logits in float64, and the half of the rows, 0 or 1, that each was dealt to."""
+
+    logits: Array
+    labels: Array
+    halves: Array
+    weights: Array | None = None
+    groups: Mapping[str, Array] = field(default_factory=dict)
+
+    def half(self, number: int) -> Rows:
+        """Return the rows of one half."""
+        chosen = self.halves == number
+        weights = None if self.weights is None else self.weights[chosen]
+        groups = {name: np.asarray(values)[chosen] for name, values in self.groups.items()}
+        return Rows(self.logits[chosen], self.labels[chosen], self.halves[chosen], weights, groups)
+
+
+def rows_of(source: Source, where: str, on_rows: OnRows | None = None) -> Iterator[Rows]:
+    """Go through all rows once.
+
+    Args:
+        source: Its kind is known.
+        where: The file, for messages.
+        on_rows: Called while reading.
+
+    Yields:
+        Some rows at a time.
+    """
+    start, folds = 0, Folds()
+    for chunk in source.chunks():
+        if source.kind == "logits":
+            logits = chunk.scores.astype(np.float64)
+        else:
+            logits = log_probs(chunk, source, start, where).numpy()
+            if source.form != "choices":  # of which those that a row does not have stay at −∞
+                logits = np.maximum(logits, np.log(_TINY))
+        start += len(chunk.labels)
+        yield Rows(logits, chunk.labels, folds.next(len(chunk.labels)), chunk.weights, chunk.groups)
+        if on_rows:
+            on_rows(start, chunk.share)
+
+
+def sampled_rows(source: Source, where: str, most_values: int) -> tuple[Predictions, Array]:
+    """Read as many rows as are kept to fit on, drawn at random where there are more.
+
+    Args:
+        source: Its kind is known.
+        where: The file, for messages.
+        most_values: How many rows × classes to keep.
+
+    Returns:
+        The rows, and the half of each.
+    """
+    sample, weighted = Sample("rows for sets"), False
+    for rows in rows_of(source, where):
+        weighted = rows.weights is not None
+        weights = rows.weights if rows.weights is not None else np.ones(len(rows.labels))
+        sample.add(max(1000, most_values // rows.logits.shape[1]), rows.logits, rows.labels, rows.halves, weights)
+    logits, labels, halves, weights = sample.taken()
+    kept = weights if weighted else None
+    names = source.class_names
+    return Predictions(logits, labels, "calibration", class_names=names, weights=kept, form=source.form), halves
