@@ -24,6 +24,13 @@ LABELS_ARE = (
     "What labels mean, where it could be two things: class numbers from-0 or from-1, or names. Says also that the file "
     "is right as it is."
 )
+FORM = (
+    "What rows are: multiclass, multilabel, choices (of their own in every row) or confidence (and whether it was "
+    "right). Default: by names and values."
+)
+NORMALISE = "Of lm-evaluation-harness: log-likelihoods as they are (none), or by length or bytes of the choice."
+IGNORE_INDEX = "Label of tokens or pixels that do not count. Default: -100."
+CLASS_AXIS = "Which axis is that of the classes, where shapes do not tell: 1 of (B, C, H, W), -1 of (B, T, V)."
 MODEL = "Which model, where a file holds several."
 
 
@@ -117,6 +124,10 @@ def audit(
     group: Annotated[
         str | Sequence[str] | Mapping[str, Any], "Column that divides the rows into slices; can be given again."
     ] = (),
+    form: Annotated[str | None, FORM] = None,
+    normalise: Annotated[str | None, NORMALISE] = None,
+    ignore_index: Annotated[int | None, IGNORE_INDEX] = None,
+    class_axis: Annotated[int | None, CLASS_AXIS] = None,
     model: Annotated[str | None, MODEL] = None,
     positive: Annotated[
         str | int | None, "Of two classes, the one whose probability is the risk. Default: by name, else 1."
@@ -141,6 +152,10 @@ def audit(
         labels: The true classes, beside ``probs`` or ``logits``; or the name of their column.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
         group: Columns that divide the rows into slices; beside ``probs`` or ``logits``, arrays by name.
+        form: ``multiclass``, ``multilabel``, ``choices`` or ``confidence``, where names and values do not tell.
+        normalise: Of files of lm-evaluation-harness ``none``, ``length`` or ``bytes``.
+        ignore_index: The label of tokens or pixels that do not count; −100 where nothing is said.
+        class_axis: Of arrays with more than two axes that of the classes, where shapes do not tell.
         model: Audit this one only, of several in a file.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         bins: Bins of confidence.
@@ -165,6 +180,7 @@ def audit(
     from surefoot.auditing import compare_audits
 
     source, told = read_source(source, logits, probs, percent, scores, labels, labels_are, group, class_names)
+    told |= read_form(form, normalise, ignore_index, class_axis)
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
     options |= {"n_bins": bins, "level": level, "metrics": metrics, "on_rows": on_rows}
     if other is None:
@@ -212,6 +228,25 @@ def read_source(
     (name,) = arrays
     told |= {"kind": said[0] if said else name, "scores": (name,), "labels": "labels"}
     return hold_arrays({name: arrays[name], "labels": labels, **dict(group or {})}, class_names), told
+
+
+def read_form(
+    form: str | None, normalise: str | None = None, ignore_index: int | None = None, class_axis: int | None = None
+) -> dict[str, Any]:
+    """Return what was said about the form of predictions, as the auditing room takes it.
+
+    Raises:
+        InputError: If there is no such form, or no such way to normalise.
+    """
+    from surefoot.auditing import check_form, check_normalise
+
+    said = {
+        "form": None if form is None else check_form(form, "--form"),
+        "normalise": None if normalise is None else check_normalise(normalise),
+        "ignore_index": ignore_index,
+        "class_axis": class_axis,
+    }
+    return {key: value for key, value in said.items() if value is not None}
 
 
 def in_memory(source: Any) -> Any:

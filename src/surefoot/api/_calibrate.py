@@ -6,7 +6,21 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
-from surefoot.api._audit import LABELS, LABELS_ARE, LOGITS, MODEL, PERCENT, PROBS, SCORES, read_source
+from surefoot.api._audit import (
+    CLASS_AXIS,
+    FORM,
+    IGNORE_INDEX,
+    LABELS,
+    LABELS_ARE,
+    LOGITS,
+    MODEL,
+    NORMALISE,
+    PERCENT,
+    PROBS,
+    SCORES,
+    read_form,
+    read_source,
+)
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,6 +51,10 @@ def calibrate(
     scores: str | Sequence[str] = (),
     labels: Any = None,
     labels_are: str | None = None,
+    form: str | None = None,
+    normalise: str | None = None,
+    ignore_index: int | None = None,
+    class_axis: int | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
 ) -> Fitted: ...
@@ -54,6 +72,10 @@ def calibrate(
     scores: Annotated[str | Sequence[str], SCORES] = (),
     labels: Annotated[str | Any | None, LABELS] = None,
     labels_are: Annotated[str | None, LABELS_ARE] = None,
+    form: Annotated[str | None, FORM] = None,
+    normalise: Annotated[str | None, NORMALISE] = None,
+    ignore_index: Annotated[int | None, IGNORE_INDEX] = None,
+    class_axis: Annotated[int | None, CLASS_AXIS] = None,
     model: Annotated[str | None, MODEL] = None,
     on_rows: OnRows | None = None,
 ) -> CalibratedModel | Fitted:
@@ -70,6 +92,10 @@ def calibrate(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The true classes, beside ``probs`` or ``logits``; or the name of their column.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        form: ``multiclass``, ``multilabel``, ``choices`` or ``confidence``, where names and values do not tell.
+        normalise: Of files of lm-evaluation-harness ``none``, ``length`` or ``bytes``.
+        ignore_index: The label of tokens or pixels that do not count; −100 where nothing is said.
+        class_axis: Of arrays with more than two axes that of the classes, where shapes do not tell.
         model: Which one, where a file holds several.
         on_rows: Called while reading.
 
@@ -96,6 +122,7 @@ def calibrate(
             f"Expected a model beside the loader, but got a {type(source).__name__}. Pass a torch.nn.Module."
         )
     source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
+    told |= read_form(form, normalise, ignore_index, class_axis)
     return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, **told)
 
 
@@ -110,6 +137,10 @@ def repair(
     scores: str | Sequence[str] = (),
     labels: str | None = None,
     labels_are: str | None = None,
+    form: str | None = None,
+    normalise: str | None = None,
+    ignore_index: int | None = None,
+    class_axis: int | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
 ) -> Applied:
@@ -125,6 +156,10 @@ def repair(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The array or column of labels, where its name does not tell.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        form: ``multiclass``, ``multilabel``, ``choices`` or ``confidence``, where names and values do not tell.
+        normalise: Of files of lm-evaluation-harness ``none``, ``length`` or ``bytes``.
+        ignore_index: The label of tokens or pixels that do not count; −100 where nothing is said.
+        class_axis: Of arrays with more than two axes that of the classes, where shapes do not tell.
         model: Which one, where a file holds several.
         on_rows: Called while reading.
 
@@ -134,6 +169,7 @@ def repair(
     from surefoot.auditing import apply
 
     source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
+    told |= read_form(form, normalise, ignore_index, class_axis)
     return apply(Path(calibrator), source, Path(out), model=model, on_rows=on_rows, **told)
 
 

@@ -1,5 +1,7 @@
 """For the reviewer with predictions: can they be trusted, and how can they be repaired?"""
 
+from surefoot.auditing._forms import check_form
+from surefoot.auditing._harness import check_normalise
 from surefoot.auditing._labels import check_meaning
 from surefoot.auditing._memory import hold
 from surefoot.auditing.apply import Applied, apply
@@ -17,7 +19,9 @@ __all__ = [
     "apply",
     "audit",
     "calibrate",
+    "check_form",
     "check_meaning",
+    "check_normalise",
     "compare_audits",
     "files_of",
     "hold",

@@ -12,20 +12,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.auditing._choices import joined
 from surefoot.auditing._doubts import doubts_about
+from surefoot.auditing._forms import has_classes, top_of
 from surefoot.auditing._kind import no_probabilities
 from surefoot.auditing._labels import Array
 from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
-from surefoot.metrics import Stream, top_label
+from surefoot.metrics import Stream
 from surefoot.registry import Part
 from surefoot.seeding import generator
 
 SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
 LEAST_SAMPLED = 2_000  # rows, however many classes there are
 MOST_RANKED = 20_000  # rows for metrics that look at every example at once, hundreds of times
-MOST_SLICES = 50
 ALWAYS = ("nll", "brier")  # what files are compared by
 _TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
 
@@ -70,6 +71,8 @@ class Reading:
     slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by column and value
     class_slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # the same for each of two classes
     n: int = 0
+    n_classes: int = 0  # or the most choices of a row
+    by_class: bool = False  # whether columns are classes, and few enough for tables over them
     impossible: int = 0  # rows whose true class was given a probability of 0
     labels_digest: str = ""
     logits: Array = field(default_factory=lambda: np.empty((0, 0)))  # a random sample, in random order
@@ -83,11 +86,6 @@ class Reading:
     def n_bins(self) -> int:
         """How many bins of confidence there are."""
         return self.bins.sums.shape[1]
-
-    @property
-    def n_classes(self) -> int:
-        """How many classes there are."""
-        return self.class_bins.sums.shape[1]
 
     def probs(self, most: int | None = None) -> Tensor:
         """Probabilities of sampled rows in float64."""
@@ -118,6 +116,7 @@ def read(
         can hardly belong to the scores are refused.
     """
     reading = Reading(Stream("ece", n_bins=n_bins), Stream("classwise_ece", n_bins=n_bins))
+    top = top_of(source.form)
     parts = {key: part_of(key, n_bins) for key in dict.fromkeys([*ALWAYS, *metrics])}
     means = {key: found for key, found in parts.items() if "each" in found[0].facts}
     for key, (part, options) in parts.items():
@@ -131,10 +130,13 @@ def read(
         log_p = log_probs(chunk, source, reading.n, where)
         labels = torch.from_numpy(chunk.labels)
         probs = log_p.exp()
+        reading.n_classes = max(reading.n_classes, probs.shape[1])
         reading.bins.update(probs, labels)
-        reading.class_bins.update(probs, labels)
+        if has_classes(source.form, probs.shape[1]):
+            reading.by_class = True
+            reading.class_bins.update(probs, labels)
         reading.impossible += int(log_p.gather(1, labels[:, None]).isinf().sum())
-        confidence, correct = top_label(probs, labels)
+        confidence, correct = top(probs, labels)
         for key, (part, options) in means.items():
             of_logs, each = part.facts.get("each_of_logs"), part.facts["each"]
             values = of_logs(log_p, labels, **options) if of_logs else each(probs, labels, **options)
@@ -142,10 +144,10 @@ def read(
             reading.of_wrong[key].add(values[~correct])
         for stream in reading.streams.values():
             stream.update(probs, labels)
-        _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins, where)
-        if probs.shape[1] == 2:
-            _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins, where)
-        logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
+        _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins, source)
+        if probs.shape[1] == 2 and source.form == "multiclass":
+            _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins, source)
+        logits = chunk.scores if source.kind == "logits" else _logits(log_p, source).numpy().astype(chunk.scores.dtype)
         rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
         tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
         digest.update(np.ascontiguousarray(chunk.labels).tobytes())
@@ -192,10 +194,9 @@ def log_probs(chunk: Chunk, source: Source, start: int, where: str) -> Tensor:
     return scores.log_()
 
 
-def _finite(log_p: Tensor, like: Array) -> Array:
-    """Make logits of probabilities: a probability of 0 becomes a very small one."""
-    logits: Array = log_p.clamp(min=float(np.log(_TINY))).numpy().astype(like.dtype)
-    return logits
+def _logits(log_p: Tensor, source: Source) -> Tensor:
+    """Make logits of probabilities: a probability of 0 becomes a very small one, but absent choices stay absent."""
+    return log_p if source.form == "choices" else log_p.clamp(min=float(np.log(_TINY)))
 
 
 def walk(source: Source, where: str, on_rows: OnRows | None = None) -> Iterator[tuple[Tensor, Tensor]]:
@@ -205,7 +206,7 @@ def walk(source: Source, where: str, on_rows: OnRows | None = None) -> Iterator[
         if source.kind == "logits":
             logits = torch.from_numpy(chunk.scores.astype(np.float64))
         else:
-            logits = log_probs(chunk, source, start, where).clamp(min=float(np.log(_TINY)))
+            logits = _logits(log_probs(chunk, source, start, where), source)
         start += len(chunk.labels)
         yield logits, torch.from_numpy(chunk.labels)
         if on_rows:
@@ -219,14 +220,14 @@ def _add_slices(
     probs: Tensor,
     labels: Tensor,
     n_bins: int,
-    where: str,
+    source: Source,
 ) -> None:
     for column, values in chunk.groups.items():
         found = slices.setdefault(column, {})
         names, places = np.unique(values, return_inverse=True)
-        if len(found.keys() | set(map(str, names))) > MOST_SLICES:
+        if len(found.keys() | set(map(str, names))) > source.most_slices:
             raise InputError(
-                f"Expected at most {MOST_SLICES} slices, but {column!r} has more values in {where}. "
+                f"Expected at most {source.most_slices} slices, but {column!r} has more values in {source.where}. "
                 "Group by something with few values."
             )
         for number, name in enumerate(names):
@@ -276,7 +277,7 @@ class Sample:
         self._keys = [keys[smallest]]
         if len(keys) > self._room:
             self._limit = float(keys[smallest[-1]])
-        self._parts = [tuple(np.concatenate(column)[smallest] for column in zip(*self._parts, strict=True))]
+        self._parts = [tuple(joined(column)[smallest] for column in zip(*self._parts, strict=True))]
 
     def taken(self) -> tuple[Array, ...]:
         """Return the kept rows in random order, so that the first of them are a sample too."""

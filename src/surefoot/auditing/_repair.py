@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.auditing._choices import to_fit
 from surefoot.auditing._reading import Folds, OnRows, Reading, ValueSums, walk
 from surefoot.auditing._source import Source
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
@@ -35,7 +36,8 @@ class Repair:
 def fit(reading: Reading, rows: slice | np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None) -> float:
     """Fit a temperature on sampled rows."""
     chosen = slice(None) if rows is None else rows
-    return fit_temperature(Predictions(reading.logits[chosen], reading.labels[chosen], "calibration")).temperature
+    labels = reading.labels[chosen]
+    return fit_temperature(Predictions(to_fit(reading.logits[chosen], labels), labels, "calibration")).temperature
 
 
 def repair(

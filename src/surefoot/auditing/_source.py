@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from surefoot.auditing._choices import check_choices, check_places, counts_of
 from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels, one_per_row
 from surefoot.auditing._names import Kind, Split
 from surefoot.auditing._rows import Gaps, StrangeLabels
@@ -16,6 +17,7 @@ from surefoot.schema import Form
 
 VALUES_AT_ONCE = 1 << 18  # rows × classes per chunk: a few megabytes, whatever the file's size
 SUM_TOLERANCE = 1e-3  # a softmax in half precision is off by almost this much
+MOST_SLICES = 50
 MOST_ROUNDED = 5.0  # percent that the sum of rounded percentages may be off
 
 
@@ -28,6 +30,8 @@ class Raw:
     groups: Mapping[str, Array] = field(default_factory=dict)
     share: float | None = None
     weights: Array | None = None
+    counts: Array | None = None
+    """How many choices each row has, where lists of different lengths were read."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,9 @@ class Source:
         notes: What a reader of the results must know about the file.
         form: What rows and columns are; see :class:`~surefoot.schema.Predictions`.
         weights: The array or column that says how much a row counts; None where all count alike.
+        n_classes: How many columns of scores the first rows have; 0 until that is known.
+        most_slices: How many values a group column may have.
+        rows_digest: What the rows are of, such as the numbers of the questions; empty where nothing says so.
     """
 
     model: str
@@ -83,6 +90,9 @@ class Source:
     notes: tuple[str, ...] = ()
     form: Form = "multiclass"
     weights: str | None = None
+    n_classes: int = 0
+    most_slices: int = MOST_SLICES
+    rows_digest: str = ""
 
     @property
     def name(self) -> str:
@@ -91,25 +101,50 @@ class Source:
 
     def chunks(self) -> Generator[Chunk]:
         """Read all rows, some at a time."""
+        row, width = 0, None
         with closing(self.start()) as reading:
             for raw in reading:
-                scores = self.scores(raw)
+                scores = self.scores(raw, row)
+                width = width or scores.shape[1]
+                if self.form != "choices" and scores.shape[1] != width:
+                    raise self._ragged(raw, row, width)
                 labels, _ = one_per_row(raw.labels, scores.shape, self.where)
                 if missing_labels(labels, self.class_names).any():
                     self.refuse_gaps()
                 numbers, off = as_numbers(labels, self.meaning or "from-0", scores.shape[1], self.class_names)
+                if self.form == "choices":
+                    counts = raw.counts if raw.counts is not None else counts_of(raw.scores)
+                    check_places(numbers, counts, row, self.where)
                 if off.any():
                     self.refuse_labels(scores.shape[1])
                 yield Chunk(scores, numbers, raw.groups, raw.share, raw.weights)
+                row += len(numbers)
+
+    def _ragged(self, raw: Raw, start: int, width: int) -> InputError:
+        counts = raw.counts if raw.counts is not None else np.full(len(raw.scores), raw.scores.shape[1])
+        row = int((counts != width).argmax())
+        return InputError(
+            f"Expected as many scores in every row, but row {start + row} has {counts[row]} where others have {width} "
+            f"in {self.where}. Complete the short ones; or say --form choices if every row has choices of its own."
+        )
 
     def first(self) -> Raw | None:
         """Read the first rows only, as they stand in the file."""
         with closing(self.start()) as reading:
             return next(reading, None)
 
-    def scores(self, raw: Raw) -> Array:
+    def scores(self, raw: Raw, start: int = 0) -> Array:
         """Bring scores into one form, shape ``(n, classes)``, and refuse those that no prediction can have."""
         scores = check_scores(raw.scores, self.where)
+        if self.form != "choices" and raw.counts is not None:
+            raise self._ragged(raw, start, scores.shape[1])
+        if self.form == "choices" and scores.ndim == 2:
+            found = check_choices(scores, self.kind)
+            if found is None:
+                self.refuse_gaps()
+            elif self.percent:
+                return from_percent(found)
+            return scores if found is None else found
         if not np.isfinite(scores.sum(dtype=np.float64)) and not np.isfinite(scores).all():  # mostly one pass
             self.refuse_gaps()
         if self.percent:
@@ -126,7 +161,8 @@ class Source:
             for raw in reading:
                 scores = check_scores(raw.scores, self.where)
                 labels, _ = one_per_row(raw.labels, scores.shape, self.where)
-                gaps.add(~np.isfinite(scores), names, missing_labels(labels, self.class_names), label)
+                absent = (scores == -np.inf) if self.form == "choices" else np.zeros(scores.shape, bool)
+                gaps.add(~(np.isfinite(scores) | absent), names, missing_labels(labels, self.class_names), label)
         raise gaps.error(self.where)
 
     def refuse_labels(self, n_classes: int) -> None:

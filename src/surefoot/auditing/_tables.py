@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from surefoot.auditing._cells import Column, floats, labels, texts
+from surefoot.auditing._cells import Column, choices, floats, labels, texts
+from surefoot.auditing._choices import is_ragged
 from surefoot.auditing._columns import by_hand, pick_by_values, pick_columns
 from surefoot.auditing._labels import Array, texts_of
 from surefoot.auditing._names import (
@@ -133,7 +134,8 @@ def _source(where: str, batches: Batches, pick: Pick, group_names: tuple[str, ..
             for columns, share in reading:
                 groups = {name: texts(columns[name]) for name in group_names}
                 found = labels(columns[pick.labels], row, where)
-                yield Raw(_scores(columns, pick, row, where), found, groups, share)
+                scores, counts = _scores(columns, pick, row, where)
+                yield Raw(scores, found, groups, share, counts=counts)
                 row += len(found)
 
     def start_labels() -> Generator[Array]:
@@ -145,9 +147,11 @@ def _source(where: str, batches: Batches, pick: Pick, group_names: tuple[str, ..
     return Source(pick.model, pick.split, took, pick.kind, pick.class_names, where, columns, start, start_labels)
 
 
-def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> Array:
+def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> tuple[Array, Array | None]:
+    if len(pick.scores) == 1 and is_ragged(columns[pick.scores[0]]):
+        return choices(columns[pick.scores[0]], pick.scores[0], start, where)
     values = [floats(columns[name], name, start, where) for name in pick.scores]
-    return values[0] if len(values) == 1 else np.stack(values, axis=1)
+    return values[0] if len(values) == 1 else np.stack(values, axis=1), None
 
 
 def _shown(columns: Iterable[str]) -> str:

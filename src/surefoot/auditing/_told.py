@@ -8,6 +8,7 @@ from typing import Literal, TypedDict
 from surefoot.auditing._labels import Meaning
 from surefoot.schema import Form
 
+Normalise = Literal["none", "length", "bytes"]
 Said = Literal["logits", "probs", "percent"]
 
 
@@ -24,6 +25,9 @@ class Told(TypedDict, total=False):
         weights: The array or column that says how much a row counts.
         form: One true class per row, several labels, choices of their own in every row, or a confidence and whether it
             was right.
+        normalise: Of files of lm-evaluation-harness: log-likelihoods as they are, or divided by how long a choice is.
+        ignore_index: The label of tokens or pixels that do not count.
+        class_axis: Which axis of an array with more than two is that of the classes.
     """
 
     kind: Said | None
@@ -33,3 +37,6 @@ class Told(TypedDict, total=False):
     groups: Sequence[str]
     weights: str | None
     form: Form | None
+    normalise: Normalise | None
+    ignore_index: int | None
+    class_axis: int | None

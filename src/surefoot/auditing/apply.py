@@ -95,6 +95,7 @@ def apply(
         return _apply_unlabelled(
             fitted, find_scores(path, to, told.get("kind"), model, tuple(told.get("scores", ()))), to, path, out
         )
+    _check_form(source)
     _check_classes(source.class_names, to, where)
     reading = read(source, n_bins=15, where=where, sampled_values=0, on_rows=on_rows)
     rows = about.get("fitted_rows")
@@ -118,6 +119,15 @@ def _labelled(path: Path, model: str | None, told: Told) -> Source | None:
         if (path.suffix == ".npz" or table_suffix(path) in TABLES) and not has_labels(path):
             return None
     return choose_one(open_predictions(path, **told), model, path.name)[0]
+
+
+def _check_form(source: Source) -> None:
+    """Refuse what has no place for repaired scores of classes."""
+    if source.form != "multiclass":
+        raise InputError(
+            f"Expected scores of classes to repair, but {source.where} holds {source.form}. Repair arrays in Python: "
+            "load_calibrator(path).logits(logits)."
+        )
 
 
 def _check_classes(class_names: tuple[str, ...], to: FittedTo, where: str) -> None:

@@ -136,17 +136,20 @@ def audit_source(
     """
     if n_bins < 1 or not 0 < level < 1:
         raise InputError(f"Expected bins ≥ 1 and a level between 0 and 1, but got {n_bins} and {level}.")
-    keys = wanted(metrics)
+    keys = wanted(metrics, source.form, source.n_classes)
     reading = read(source, n_bins=n_bins, where=file, metrics=keys, on_rows=on_rows)
     fitted = read(held_out, n_bins=n_bins, where=file) if held_out is not None else None
-    if positive is not None and reading.n_classes != 2:
-        raise InputError(f"Expected two classes with --positive, but {file} has {reading.n_classes}. Leave it out.")
+    is_two = reading.n_classes == 2 and source.form == "multiclass"
+    if positive is not None and not is_two:
+        found_classes = f"{reading.n_classes}" if source.form == "multiclass" else source.form
+        raise InputError(f"Expected two classes with --positive, but {file} has {found_classes}. Leave it out.")
     two = None
-    if reading.n_classes == 2:
+    if is_two:
         names = source.class_names
         two = two_classes(reading, fitted, names, positive=positive, n_bins=n_bins, level=level, where=file)
     found, why = repair(source, reading, fitted, n_bins=n_bins, level=level, where=file, on_rows=on_rows)
-    verdict = verdict_of_sums(reading.bins.sums, reading.class_bins.sums, level=level)
+    class_sums = reading.class_bins.sums if reading.by_class else None
+    verdict = verdict_of_sums(reading.bins.sums, class_sums, level=level)
     if two is not None:
         verdict = replace(verdict, finding=two.finding)
         if two.temperature is None or not two.temperature.repairs:  # it would repair the confidence, not the risk
@@ -161,10 +164,10 @@ def audit_source(
         kind=source.kind or "logits",
         n=reading.n,
         n_classes=reading.n_classes,
-        class_names=source.class_names,
+        class_names=source.class_names if reading.by_class else (),
         verdict=verdict,
         measures={**measure(reading, keys, known, level), **(two.measures() if two is not None else {})},
-        in_table=keys if metrics else IN_TABLE if two is None else BESIDE_RISK,
+        in_table=keys if metrics else tuple(k for k in IN_TABLE if k in keys) if two is None else BESIDE_RISK,
         chance=by_chance(reading, keys, verdict.consistency),
         sampled=ranked if ranked < reading.n else None,
         repair=found,
@@ -175,6 +178,7 @@ def audit_source(
         held_out=held_out is not None,
         two_classes=two,
         doubts=reading.doubts,
+        form=source.form,
     ), reading
 
 
@@ -217,7 +221,7 @@ def _risk_coverage(reading: Reading, points: int = 100) -> tuple[tuple[float, fl
 
 def _notes(reading: Reading, source: Source) -> list[str]:
     notes = list(source.notes)
-    seen = int((reading.class_bins.sums[2].sum(1) > 0).sum())
+    seen = int((reading.class_bins.sums[2].sum(1) > 0).sum()) if reading.by_class else reading.n_classes
     if reading.impossible:
         rows = "1 row gives" if reading.impossible == 1 else f"{reading.impossible:,} rows give"
         notes.append(f"{rows} the true class a probability of 0, so the NLL is infinite.")

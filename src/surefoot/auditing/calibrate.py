@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
+from surefoot.auditing._choices import to_fit
+from surefoot.auditing._forms import CALIBRATORS_OF, check_calibrator
 from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing._told import Told
 from surefoot.auditing.audit import choose_one
@@ -150,17 +152,21 @@ def calibrate(
             f"Expected rows to fit on, but {where} holds a test set only ({rows.took}). Fit on the calibration set, "
             "or rename the arrays to logits and labels if no test depends on them."
         )
+    if method is not None:
+        check_calibrator(method, rows.form)
     reading = read(rows, n_bins=15, where=where, sampled_values=FITTED_VALUES, on_rows=on_rows)
     if len(reading.labels) < 2 * n_folds:
         raise InputError(f"Expected at least {2 * n_folds} rows to compare on, but {where} has {reading.n}. Give more.")
     few = max(2 * n_folds, COMPARED_VALUES // reading.n_classes)
-    compared = Predictions(reading.logits[:few], reading.labels[:few], "calibration")
-    comparison = compare_calibrators(compared, [wanted] if wanted not in (None, NONE) else None, n_folds=n_folds)
+    logits = to_fit(reading.logits, reading.labels)
+    compared = Predictions(logits[:few], reading.labels[:few], "calibration")
+    names = [wanted] if wanted is not None and wanted != NONE else CALIBRATORS_OF.get(rows.form)
+    comparison = compare_calibrators(compared, names, n_folds=n_folds)
     chosen, calibrator = wanted or comparison.best, comparison.calibrator
     if chosen == NONE:
         calibrator = Unchanged("calibration")
     elif calibrator is None or chosen != comparison.best or len(compared.labels) < len(reading.labels):
-        calibrator = fit(chosen, Predictions(reading.logits, reading.labels, "calibration"))
+        calibrator = fit(chosen, Predictions(logits, reading.labels, "calibration"))
     return Fitted(
         file=where,
         took=rows.took,

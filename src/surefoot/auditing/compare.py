@@ -50,14 +50,16 @@ def compare_audits(
     Raises:
         InputError: If the examples are not the same.
     """
-    read = []
+    read, digests = [], []
     both = (source_a, source_b)
     names = told_apart(both) if all(map(is_path, both)) else [name_of(each) for each in both]
     for source, name in zip(both, names, strict=True):
         chosen = choose_one(open_predictions(source, **told), model, name)
+        digests.append(chosen[0].rows_digest)
         read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics))
     (audit_a, a), (audit_b, b) = read
     _check_same_examples(audit_a, a, audit_b, b)
+    _check_same_rows(names, digests)
     few = min(len(a.labels), MOST_RANKED)
     pair = PairedRows.of(a, b, few)
     differences = {
@@ -80,6 +82,14 @@ def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading)
         raise InputError(
             f"Expected predictions for the same examples, but {audit_a.file} and {audit_b.file} have other labels. "
             "Bring the rows into one order, or audit them one by one."
+        )
+
+
+def _check_same_rows(names: Sequence[str], digests: Sequence[str]) -> None:
+    if len(set(digests)) > 1:
+        raise InputError(
+            f"Expected the same questions, but {' and '.join(names)} have other tasks or doc_ids. Run both models on "
+            "the same ones, or audit them one by one."
         )
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
+from surefoot.auditing._choices import choice_words, counts_of
+from surefoot.auditing._forms import form_of
+from surefoot.auditing._harness import open_samples, sample_files
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
@@ -17,6 +20,7 @@ from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._tables import open_table
 from surefoot.auditing._told import Said, Told
 from surefoot.errors import InputError
+from surefoot.schema import Form
 
 SUFFIXES = (".npz", ".npy", *TABLES)
 
@@ -37,12 +41,18 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     """
     where = told.get("labels")
     groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    if is_path(source) and (samples := sample_files(source)):
+        return [open_samples(source, samples, told.get("normalise"), told.get("labels_are"), groups)]
+    if told.get("normalise"):
+        raise InputError(
+            f"Expected --normalise with samples of lm-evaluation-harness, but {name_of(source)} has others. Omit it."
+        )
     found = (
         _open_file(Path(source), groups, where, scores)
         if is_path(source)
         else _open_held(hold(source), groups, where, scores)
     )
-    return [_settled(each, told.get("kind"), told.get("labels_are")) for each in found]
+    return [_settled(each, told.get("kind"), told.get("labels_are"), told.get("form")) for each in found]
 
 
 def is_path(source: Any) -> bool:
@@ -92,24 +102,34 @@ def files_of(path: Path | str, labels: str | None = None) -> list[Path]:
     return [path] if beside is None else [path, beside]
 
 
-def _settled(source: Source, kind: Said | None, labels_are: Meaning | None) -> Source:
+def _settled(source: Source, kind: Said | None, labels_are: Meaning | None, form: Form | None = None) -> Source:
     """Settle what scores and labels are: as told, by name, or by their values."""
     first = replace(source, kind="probs").first()
     if first is None:
         raise InputError(f"Expected at least one row, but {source.where} has none. Check the file.")
-    n_classes = replace(source, kind="probs").scores(first).shape[1]
+    source = replace(source, form=form or form_of(source, first))
+    scores = replace(source, kind="probs").scores(first)
+    n_classes = scores.shape[1]
     names = source.class_names
     if names and len(names) != n_classes:
         raise InputError(
             f"Expected {n_classes} class names, one per column of scores, but got {len(names)} in {source.where}."
         )
-    told, how = (kind, "as you said") if kind else tell_kind(first.scores, source.kind, source.where)
+    told, how = (
+        (kind, "as you said")
+        if kind
+        else tell_kind(scores if source.form == "choices" else first.scores, source.kind, source.where)
+    )
     found = replace(source, kind="probs" if told == "percent" else told, percent=told == "percent")
     meaning, why = _meaning(found, first, n_classes, labels_are)
-    took = f"{source.took} ({told}, {how}); labels read as {in_words(meaning, n_classes)}{why}"
+    read_as = (
+        in_words(meaning, n_classes) if source.form == "multiclass" else choice_words(counts_of(first.scores), meaning)
+    )
+    took = f"{source.took} ({told}, {how}); labels read as {read_as}{why}"
     return replace(
         found,
         meaning=meaning,
+        n_classes=n_classes,
         took=took,
         settled=found.settled or labels_are is not None,
         notes=(*found.notes, *_twice(found, meaning)),

@@ -18,6 +18,7 @@ from surefoot.metrics.describe import describe
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.risk import Risk
 from surefoot.metrics.verdict import CalibrationVerdict
+from surefoot.schema import Form
 
 FEW = 10  # examples, below which nothing is said about calibration
 HELPS = 0.7  # of the ECE that may be left for a repair to be called one
@@ -67,6 +68,8 @@ class Audit:
     """Where there are two classes: the probability of the one that matters beside how often it happens."""
     doubts: tuple[str, ...] = ()
     """Why these may not be the predictions that they seem to be; shown before the verdict."""
+    form: Form = "multiclass"
+    """What rows and columns are."""
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number."""

@@ -88,7 +88,9 @@ def _stem(files: Sequence[Path]) -> str:
     """Name what is written after the files, so that a comparison does not take the place of another page."""
     from surefoot.auditing.told_apart import told_apart
 
-    names = [name.removesuffix(".gz").rpartition(".")[0] for name in told_apart(files)]
+    names = [
+        name if Path(name).suffix == "" else name.removesuffix(".gz").rpartition(".")[0] for name in told_apart(files)
+    ]
     return "-".join(name.replace("/", "-") for name in dict.fromkeys(names))
 
 

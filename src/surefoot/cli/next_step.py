@@ -38,6 +38,8 @@ def _next_step(path: Path, audit: Mapping[str, Any], told: Mapping[str, Any]) ->
     if told["labels"] is not None and path.suffix != ".npy":  # those in a file of their own are of other rows
         words += ["--labels", told["labels"]]
     words += ["--labels-are", told["labels_are"]] if told["labels_are"] is not None else []
+    for name in ("form", "normalise", "ignore_index", "class_axis"):
+        words += [f"--{name.replace('_', '-')}", str(told[name])] if told.get(name) is not None else []
     if audit["model"]:
         words += ["--model", audit["model"]]
     return shlex.join(words), "" if beside is not None else ELSEWHERE

@@ -11,6 +11,7 @@ from surefoot.report.audit_tables import GAP, name_of, show_gap
 from surefoot.report.bins import Bins, bin_rows, lean
 from surefoot.report.document import write_document
 from surefoot.report.figures import Figure, reliability_figure
+from surefoot.report.forms import confidence_words, size_words
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
@@ -70,6 +71,8 @@ def write_audit_page(
         models=models,
         comparison=comparison,
         is_risk=is_risk,
+        has_classes=any(audit["verdict"]["classes"] for audit in audits),
+        confidence_is=confidence_words(audits[0]),
         repair_heads=REPAIR_HEADS,
         facts=[(model["label"] if len(models) > 1 else "File", _facts(model["audit"])) for model in models],
         rows=_measure_rows(audits, comparison),
@@ -114,7 +117,7 @@ def _sentence(text: str) -> str:
 def _facts(audit: Json) -> list[str]:
     words = [
         str(audit["file"]),
-        f"{show_count(audit['n'])} examples, {show_count(audit['n_classes'])} classes",
+        size_words(audit),
         f"taken: {audit['took']}",
         *audit["notes"],
     ]
@@ -230,8 +233,9 @@ def _slice_row(each: Json) -> tuple[str, ...]:
 def _figures(models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     figures = [{"id": card["id"], "switch": "view", "views": {"": _diagram(card)}} for card in cards]
     for model in models:
-        classes = class_figure(model["audit"]["verdict"]["classes"], model["mark"])
-        figures.append({"id": f"classes-{model['id']}", "views": {"": classes}})
+        if model["audit"]["verdict"]["classes"]:
+            classes = class_figure(model["audit"]["verdict"]["classes"], model["mark"])
+            figures.append({"id": f"classes-{model['id']}", "views": {"": classes}})
         for table in _slice_tables(model):
             figures.append({"id": table["id"], "views": {"": slice_figure(table["slices"], model["mark"])}})
     curves: list[tuple[str, Mark, list[tuple[float, float]]]] = [

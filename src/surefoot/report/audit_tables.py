@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from surefoot.report.forms import is_classes, size_words
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
 from surefoot.report.quantities import QUANTITIES
@@ -154,7 +155,7 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield Text(f"Note: {note}")
     if two:
         yield Text(f"Positive: {positive_words(two)}.")
-    rows = f"{show_count(audit['n'])} × {show_count(audit['n_classes'])}"
+    rows = f"{show_count(audit['n'])} × {show_count(audit['n_classes'])}" if is_classes(audit) else size_words(audit)
     yield Text(f"Read: {audit['file']}, {rows}: {audit['took']}.")
 
 
