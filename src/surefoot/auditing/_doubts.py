@@ -70,6 +70,8 @@ def doubts_about(logits: Array, labels: Array, confidence: Array, source: Source
             what the labels mean.
     """
     guess = logits.argmax(axis=1)
+    if source.form == "confidence":
+        return ("Every confidence is 1; a calibrated one needs doubt.",) if bool((confidence == 1).all()) else ()
     if source.form == "choices":  # no class has a place of its own that could be mistaken
         below = _below_chance(guess == labels, float((1 / counts_of(logits)).mean()), confidence)
         return (*([below] if below else ()), *_about_scores(logits, confidence, source))

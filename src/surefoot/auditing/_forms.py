@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import get_args
+from typing import Protocol, get_args
 
+import torch
 from torch import Tensor
 
 from surefoot.auditing._source import Raw, Source
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
-from surefoot.metrics import top_label
+from surefoot.metrics import Stream, top_label
+from surefoot.metrics._binning import bin_sums
 from surefoot.registry import Part
 from surefoot.schema import Form
 
@@ -109,6 +111,16 @@ def _fits(part: Part, form: Form, n_classes: int) -> bool:
     return part.name in ("nll", "brier") or (of_top and form == "confidence")
 
 
+def is_mean(part: Part, form: Form) -> bool:
+    """Return whether a metric is a mean over rows; of a confidence only where no class is looked for."""
+    return "each" in part.facts and (form != "confidence" or part.name in ("nll", "brier"))
+
+
+def scale_of(name: str, form: Form) -> float:
+    """Return by what a loss is multiplied: (confidence − right)² is half of the squared distance over two columns."""
+    return 0.5 if form == "confidence" and name == "brier" else 1.0
+
+
 def check_calibrator(name: str, form: Form) -> None:
     """Refuse a calibrator that a form has no use for.
 
@@ -140,6 +152,37 @@ def of_confidence(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         (tensor([0.2500]), tensor([False]))
     """
     return probs[:, 1], labels == 1
+
+
+class Bins(Protocol):
+    """Sums over bins of the confidence that batches are added to."""
+
+    @property
+    def sums(self) -> Tensor:
+        """Shape ``(3, n_bins)``: count, confidence, right."""
+
+    def update(self, probs: Tensor, labels: Tensor) -> None:
+        """Add a batch."""
+
+
+class ConfidenceBins:
+    """Bins of equal width of the confidence itself.
+
+    Args:
+        n_bins: Number of bins.
+    """
+
+    def __init__(self, n_bins: int) -> None:
+        self.sums = torch.zeros(3, n_bins, dtype=torch.float64)
+
+    def update(self, probs: Tensor, labels: Tensor) -> None:
+        """Add a batch."""
+        self.sums = self.sums + bin_sums(*of_confidence(probs, labels), self.sums.shape[1])
+
+
+def bins_of(form: Form, n_bins: int) -> Bins:
+    """Return empty bins of the confidence."""
+    return ConfidenceBins(n_bins) if form == "confidence" else Stream("ece", n_bins=n_bins)
 
 
 def top_of(form: Form) -> Top:

@@ -13,7 +13,7 @@ from surefoot.auditing._labels import Meaning
 from surefoot.auditing._names import Split, take_apart
 from surefoot.auditing._readers import Batch
 from surefoot.errors import InputError
-from surefoot.schema import Predictions
+from surefoot.schema import Form, Predictions
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Held:
         class_names: One per class, where they are known.
         meaning: What the labels mean, where that is known.
         split: Of which split the rows are, where that is known.
+        form: What rows and columns are, where that is known.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Held:
     class_names: tuple[str, ...] = ()
     meaning: Meaning | None = None
     split: Split = ""
+    form: Form = "multiclass"
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
@@ -69,7 +71,8 @@ def hold(source: Any) -> Held:
         return source
     if isinstance(source, Predictions):
         columns = {"logits": source.logits, "labels": source.labels}
-        return Held(f"predictions of the {source.split} split", columns, source.class_names, "from-0", source.split)
+        name = f"predictions of the {source.split} split"
+        return Held(name, columns, source.class_names, "from-0", source.split, source.form)
     name = type(source).__name__
     if isinstance(source, Mapping):
         arrays = {str(key): as_column(values) for key, values in source.items()}

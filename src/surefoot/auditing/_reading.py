@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from surefoot.auditing._choices import joined
 from surefoot.auditing._doubts import doubts_about
-from surefoot.auditing._forms import has_classes, top_of
+from surefoot.auditing._forms import Bins, bins_of, has_classes, is_mean, scale_of, top_of
 from surefoot.auditing._kind import no_probabilities
 from surefoot.auditing._labels import Array
 from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
@@ -22,6 +22,7 @@ from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream
 from surefoot.registry import Part
+from surefoot.schema import Form
 from surefoot.seeding import generator
 
 SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
@@ -30,6 +31,8 @@ MOST_RANKED = 20_000  # rows for metrics that look at every example at once, hun
 ALWAYS = ("nll", "brier")  # what files are compared by
 _TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
 
+_UNSURE = 1e-3  # what is fitted where somebody says 0 % or 100 %, which has no log-odds
+B = TypeVar("B", bound=Bins)
 OnRows = Callable[[int, float | None], None]  # rows read so far, and their share of the file
 
 
@@ -63,13 +66,14 @@ class ValueSums:
 class Reading:
     """What one walk through the rows leaves behind; its size does not depend on their number."""
 
-    bins: Stream
+    bins: Bins
     class_bins: Stream
     values: dict[str, ValueSums] = field(default_factory=dict)  # of metrics that are means over rows, by key
     of_wrong: dict[str, ValueSums] = field(default_factory=dict)  # the same over wrongly predicted rows
     streams: dict[str, Stream] = field(default_factory=dict)  # of other metrics that sums determine
-    slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by column and value
+    slices: dict[str, dict[str, Bins]] = field(default_factory=dict)  # by column and value
     class_slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # the same for each of two classes
+    form: Form = "multiclass"
     n: int = 0
     n_classes: int = 0  # or the most choices of a row
     by_class: bool = False  # whether columns are classes, and few enough for tables over them
@@ -115,10 +119,10 @@ def read(
         Sums, slices and samples. The same rows of equally long sources are sampled, so two can be paired. Labels that
         can hardly belong to the scores are refused.
     """
-    reading = Reading(Stream("ece", n_bins=n_bins), Stream("classwise_ece", n_bins=n_bins))
+    reading = Reading(bins_of(source.form, n_bins), Stream("classwise_ece", n_bins=n_bins), form=source.form)
     top = top_of(source.form)
     parts = {key: part_of(key, n_bins) for key in dict.fromkeys([*ALWAYS, *metrics])}
-    means = {key: found for key, found in parts.items() if "each" in found[0].facts}
+    means = {key: found for key, found in parts.items() if is_mean(found[0], source.form)}
     for key, (part, options) in parts.items():
         if key in means:
             reading.values[key], reading.of_wrong[key] = ValueSums(), ValueSums()
@@ -140,13 +144,15 @@ def read(
         for key, (part, options) in means.items():
             of_logs, each = part.facts.get("each_of_logs"), part.facts["each"]
             values = of_logs(log_p, labels, **options) if of_logs else each(probs, labels, **options)
+            values = values * scale_of(part.name, source.form)
             reading.values[key].add(values)
             reading.of_wrong[key].add(values[~correct])
         for stream in reading.streams.values():
             stream.update(probs, labels)
-        _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins, source)
+        _add_slices(reading.slices, lambda: bins_of(source.form, n_bins), chunk, probs, labels, source)
         if probs.shape[1] == 2 and source.form == "multiclass":
-            _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins, source)
+            new = lambda: Stream("classwise_ece", n_bins=n_bins)  # noqa: E731
+            _add_slices(reading.class_slices, new, chunk, probs, labels, source)
         logits = chunk.scores if source.kind == "logits" else _logits(log_p, source).numpy().astype(chunk.scores.dtype)
         rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
         tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
@@ -195,7 +201,12 @@ def log_probs(chunk: Chunk, source: Source, start: int, where: str) -> Tensor:
 
 
 def _logits(log_p: Tensor, source: Source) -> Tensor:
-    """Make logits of probabilities: a probability of 0 becomes a very small one, but absent choices stay absent."""
+    """Make logits of probabilities: 0 becomes a very small one, a confidence of 0 or 1 a little less extreme.
+
+    Absent choices stay absent.
+    """
+    if source.form == "confidence":
+        return torch.where(log_p.isinf(), math.log(_UNSURE), log_p)
     return log_p if source.form == "choices" else log_p.clamp(min=float(np.log(_TINY)))
 
 
@@ -214,12 +225,11 @@ def walk(source: Source, where: str, on_rows: OnRows | None = None) -> Iterator[
 
 
 def _add_slices(
-    slices: dict[str, dict[str, Stream]],
-    metric: str,
+    slices: dict[str, dict[str, B]],
+    new: Callable[[], B],
     chunk: Chunk,
     probs: Tensor,
     labels: Tensor,
-    n_bins: int,
     source: Source,
 ) -> None:
     for column, values in chunk.groups.items():
@@ -232,7 +242,7 @@ def _add_slices(
             )
         for number, name in enumerate(names):
             rows = torch.from_numpy(np.flatnonzero(places == number))
-            found.setdefault(str(name), Stream(metric, n_bins=n_bins)).update(probs[rows], labels[rows])
+            found.setdefault(str(name), new()).update(probs[rows], labels[rows])
 
 
 class Folds:

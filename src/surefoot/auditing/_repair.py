@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from surefoot.auditing._choices import to_fit
+from surefoot.auditing._forms import Bins, bins_of
 from surefoot.auditing._reading import Folds, OnRows, Reading, ValueSums, walk
 from surefoot.auditing._source import Source
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
-from surefoot.metrics import Stream
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.reliability import Consistency, Reliability
 from surefoot.metrics.verdict import verdict_of_sums
@@ -77,7 +77,7 @@ def repair(
     else:
         pair, on = (fit(reading, reading.folds == 1), fit(reading, reading.folds == 0)), "one half of the rows"
         on += ", scored on the other, and the other way round"
-    bins, losses, folds = Stream("ece", n_bins=n_bins), ValueSums(), Folds()
+    bins, losses, folds = bins_of(source.form, n_bins), ValueSums(), Folds()
     by_half = torch.tensor(pair, dtype=torch.float64)
     for logits, labels in walk(source, where, on_rows):
         half = torch.from_numpy(folds.next(len(labels)))
@@ -86,7 +86,7 @@ def repair(
     return Repair(overall, on, after.ece, after.consistency, losses.mean, after.reliability), ""
 
 
-def _score(logits: Tensor, labels: Tensor, bins: Stream, losses: ValueSums) -> None:
+def _score(logits: Tensor, labels: Tensor, bins: Bins, losses: ValueSums) -> None:
     log_p = logits.log_softmax(1)
     bins.update(log_p.exp(), labels)
     losses.add(-log_p.gather(1, labels[:, None]).squeeze(1))

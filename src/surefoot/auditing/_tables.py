@@ -69,6 +69,13 @@ def open_table(
     return [replace(_source(where, batches, pick, group_names), notes=notes) for pick in picks]
 
 
+def columns_in(batches: Batches) -> tuple[list[str], list[str]]:
+    """List the columns of a table, and which of them hold lists."""
+    with closing(batches(64, None, ())) as reading:
+        first, _ = next(reading, ({}, None))
+    return list(first), [name for name, values in first.items() if _is_list(values)]
+
+
 def _picks(
     where: str,
     batches: Batches,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+from surefoot.auditing._confidence_repair import of_confidence
 from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measure, wanted
 from surefoot.auditing._names import Split
 from surefoot.auditing._reading import OnRows, Reading, read
@@ -154,6 +155,9 @@ def audit_source(
         verdict = replace(verdict, finding=two.finding)
         if two.temperature is None or not two.temperature.repairs:  # it would repair the confidence, not the risk
             found, why = None, two.why_no_repair or f"a temperature does not repair P({two.positive.name})"
+    of_sure = None
+    if source.form == "confidence":
+        of_sure = of_confidence(reading, fitted, verdict, n_bins=n_bins, level=level)
     known = {each.metric: each for each in (verdict.accuracy, verdict.gap, verdict.ece)}
     ranked = len(reading.confidence)
     return Audit(
@@ -179,6 +183,7 @@ def audit_source(
         two_classes=two,
         doubts=reading.doubts,
         form=source.form,
+        confidence=of_sure,
     ), reading
 
 
@@ -224,7 +229,14 @@ def _notes(reading: Reading, source: Source) -> list[str]:
     seen = int((reading.class_bins.sums[2].sum(1) > 0).sum()) if reading.by_class else reading.n_classes
     if reading.impossible:
         rows = "1 row gives" if reading.impossible == 1 else f"{reading.impossible:,} rows give"
-        notes.append(f"{rows} the true class a probability of 0, so the NLL is infinite.")
+        if source.form == "confidence":
+            wrong = "1 prediction has" if reading.impossible == 1 else f"{reading.impossible:,} predictions have"
+            notes.append(
+                f"{wrong} a confidence of 100 % and was wrong, or of 0 % and was right, so the NLL is infinite. For "
+                "repairs 0 and 100 % count as 0.1 and 99.9 %."
+            )
+        else:
+            notes.append(f"{rows} the true class a probability of 0, so the NLL is infinite.")
     if seen == 1:
         notes.append("All labels are of one class; nothing can be said about the others.")
     elif seen < reading.n_classes:

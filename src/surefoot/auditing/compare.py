@@ -78,6 +78,13 @@ def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading)
             f"Expected predictions for the same examples, but {audit_a.file} has {a.n} rows of {a.n_classes} classes "
             f"and {audit_b.file} {b.n} of {b.n_classes}. Audit them one by one."
         )
+    if a.form != b.form:
+        raise InputError(f"Expected two of one form, but got {a.form} and {b.form}. Audit them one by one.")
+    if a.form == "confidence" and a.labels_digest != b.labels_digest:
+        raise InputError(
+            f"Expected two confidences of the same predictions, but {audit_a.file} and {audit_b.file} were right on "
+            "other rows. Audit them one by one."
+        )
     if a.labels_digest != b.labels_digest:
         raise InputError(
             f"Expected predictions for the same examples, but {audit_a.file} and {audit_b.file} have other labels. "

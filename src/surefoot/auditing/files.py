@@ -8,16 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
+from surefoot.auditing._arrays import arrays_in, labels_beside, open_npy, open_npz
 from surefoot.auditing._choices import choice_words, counts_of
+from surefoot.auditing._confidence import find_columns, npz_batches, open_confidence
 from surefoot.auditing._forms import form_of
 from surefoot.auditing._harness import open_samples, sample_files
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
-from surefoot.auditing._readers import TABLES, read_table, table_suffix
+from surefoot.auditing._names import is_weight, notes_on_weights
+from surefoot.auditing._readers import TABLES, Batches, read_table, table_suffix
 from surefoot.auditing._source import Raw, Source
-from surefoot.auditing._tables import open_table
+from surefoot.auditing._tables import columns_in, open_table
 from surefoot.auditing._told import Said, Told
 from surefoot.errors import InputError
 from surefoot.schema import Form
@@ -47,12 +49,52 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         raise InputError(
             f"Expected --normalise with samples of lm-evaluation-harness, but {name_of(source)} has others. Omit it."
         )
+    if (confidence := _confidence(source, told)) is not None:
+        return [confidence]
     found = (
         _open_file(Path(source), groups, where, scores)
         if is_path(source)
         else _open_held(hold(source), groups, where, scores)
     )
     return [_settled(each, told.get("kind"), told.get("labels_are"), told.get("form")) for each in found]
+
+
+def _confidence(source: Any, told: Told) -> Source | None:
+    """Open a confidence beside whether it was right, where names or somebody says that this is it."""
+    form = told.get("form")
+    if form not in (None, "confidence"):
+        return None
+    path = Path(source).expanduser() if is_path(source) else None
+    if path is not None and (not path.is_file() or table_suffix(path) not in SUFFIXES or path.suffix == ".npy"):
+        return None
+    where = name_of(source)
+    if path is None:
+        batches: Batches = hold(source).batches
+    else:
+        batches = npz_batches(path) if path.suffix == ".npz" else read_table(path)
+    if path is not None and path.suffix == ".npz":
+        shapes = {name: shape for name, (shape, _) in arrays_in(path).items()}
+        names, lists = list(shapes), [name for name, shape in shapes.items() if len(shape) > 1]
+    else:
+        names, lists = columns_in(batches)
+    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    if form is None and is_path(source) is False and hold(source).form != "multiclass":
+        return None
+    chosen = find_columns(names, lists, form is not None, scores, told.get("labels"))
+    if chosen is None and form is not None:
+        raise InputError(
+            f"Expected columns such as confidence and correct, but {where} has {', '.join(names[:8])}. Say which with "
+            "--scores and --labels."
+        )
+    if chosen is None:
+        return None
+    if missing := [name for name in (*chosen, *groups) if name not in names]:
+        raise InputError(f"Expected a column {missing[0]!r}, but {where} has {', '.join(names[:8])}. Check its name.")
+    notes = notes_on_weights(filter(is_weight, names), (*groups, *chosen), "Column")
+    found = open_confidence(where, batches, chosen, groups, told.get("kind"), notes)
+    if found.first() is None:
+        raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
+    return found
 
 
 def is_path(source: Any) -> bool:
@@ -69,6 +111,8 @@ def _open_held(held: Held, groups: tuple[str, ...], labels: str | None, scores: 
     found = open_table(held.name, held.batches, groups, labels, scores)
     if held.class_names:
         found = [replace(each, class_names=held.class_names) for each in found]
+    if held.form != "multiclass":
+        found = [replace(each, form=held.form) for each in found]
     if held.split:
         found = [replace(each, split=held.split) for each in found]
     if held.meaning is not None:
@@ -122,9 +166,8 @@ def _settled(source: Source, kind: Said | None, labels_are: Meaning | None, form
     )
     found = replace(source, kind="probs" if told == "percent" else told, percent=told == "percent")
     meaning, why = _meaning(found, first, n_classes, labels_are)
-    read_as = (
-        in_words(meaning, n_classes) if source.form == "multiclass" else choice_words(counts_of(first.scores), meaning)
-    )
+    is_choice = source.form == "choices"
+    read_as = choice_words(counts_of(first.scores), meaning) if is_choice else in_words(meaning, n_classes)
     took = f"{source.took} ({told}, {how}); labels read as {read_as}{why}"
     return replace(
         found,

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from surefoot.auditing._confidence_repair import OfConfidence, confidence_words
 from surefoot.auditing._names import Kind
 from surefoot.auditing._repair import Repair
 from surefoot.auditing._risk_words import compare_words, repair_words, risk_words
@@ -22,6 +23,14 @@ from surefoot.schema import Form
 
 FEW = 10  # examples, below which nothing is said about calibration
 HELPS = 0.7  # of the ECE that may be left for a repair to be called one
+
+
+_CONFIDENCE: dict[str, dict[str, Any]] = {
+    "accuracy": {"label": "right", "meaning": "How many predictions were right."},
+    "confidence_gap": {"label": "confidence − right", "meaning": "Mean confidence less the share that was right."},
+    "brier": {"meaning": "Mean of (confidence − right)², with 1 for right and 0 for wrong.", "range": [0.0, 1.0]},
+    "nll": {"meaning": "Mean of −log of the probability given to being right, or to being wrong, as it was."},
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,8 @@ class Audit:
     """Why these may not be the predictions that they seem to be; shown before the verdict."""
     form: Form = "multiclass"
     """What rows and columns are."""
+    confidence: OfConfidence | None = None
+    """Where a confidence and whether it was right were read: what would repair it."""
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number."""
@@ -94,7 +105,8 @@ class Audit:
         if self.verdict.finding in ("over-confident", "under-confident"):
             low, high = sorted(100 * abs(end) for end in (gap.low, gap.high))
             points = f"{100 * abs(gap.estimate):.1f} points"
-            return f"{self.verdict.finding} by {points}, {level} interval {low:.1f}–{high:.1f}"
+            found = f"{self.verdict.finding} by {points}, {level} interval {low:.1f}–{high:.1f}"
+            return found if self.confidence is None else f"{found}: {self._means(self.confidence)}"
         if self.verdict.finding == "mixed":
             found, limit = _told_apart(ece.estimate, chance.limit)
             return (
@@ -106,16 +118,23 @@ class Audit:
             f"would give up to {100 * chance.limit:.1f} %"
         )
 
+    def _means(self, found: OfConfidence) -> str:
+        return f"mean confidence {100 * found.mean:.1f} % where {100 * found.right.estimate:.1f} % are right"
+
     @property
     def helps(self) -> bool:
         """Whether one temperature takes away a good part of the error; of two classes, that of the risk."""
         if self.two_classes is not None:
             return [each.name for each in self.two_classes.advised] == ["temperature"]
+        if self.confidence is not None:
+            return [each.name for each in self.confidence.advised] == ["temperature"]
         return self.repair is not None and self.repair.ece.estimate < HELPS * self.verdict.ece.estimate
 
     def _repaired(self) -> str:
         if self.verdict.finding == "calibrated":
             return "nothing to repair"
+        if self.confidence is not None:
+            return confidence_words(self.confidence, self.verdict.ece.estimate)
         if self.repair is None:
             return self.why_no_repair
         temperature = f"temperature {self.repair.temperature:.2f}"
@@ -132,10 +151,12 @@ class Audit:
         risks = self.two_classes.measures() if self.two_classes is not None else {}
         for key, each in values["measures"].items():
             if key not in risks:
-                each |= describe(*read_metric(key))
+                each |= describe(*read_metric(key)) | _CONFIDENCE.get(key if self.form == "confidence" else "", {})
         names = [self.class_name(each.label) for each in self.verdict.classes]
         for each, name in zip(values["verdict"]["classes"], names, strict=True):
             each["name"] = name
+        if self.confidence is not None:
+            values["confidence"]["advised"] = [each.name for each in self.confidence.advised]
         if self.two_classes is not None:
             values["two_classes"] |= {
                 "finding": self.two_classes.finding,

@@ -11,7 +11,7 @@ from surefoot.report.audit_tables import GAP, name_of, show_gap
 from surefoot.report.bins import Bins, bin_rows, lean
 from surefoot.report.document import write_document
 from surefoot.report.figures import Figure, reliability_figure
-from surefoot.report.forms import confidence_words, size_words
+from surefoot.report.forms import CONFIDENCE_HEADS, confidence_advice, confidence_rows, confidence_words, size_words
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
@@ -74,6 +74,7 @@ def write_audit_page(
         has_classes=any(audit["verdict"]["classes"] for audit in audits),
         confidence_is=confidence_words(audits[0]),
         repair_heads=REPAIR_HEADS,
+        confidence_heads=CONFIDENCE_HEADS,
         facts=[(model["label"] if len(models) > 1 else "File", _facts(model["audit"])) for model in models],
         rows=_measure_rows(audits, comparison),
         cards=cards,
@@ -129,6 +130,8 @@ def _facts(audit: Json) -> list[str]:
 
 
 def _repairs(audit: Json) -> list[tuple[str, ...]]:
+    if audit.get("confidence"):
+        return confidence_rows(audit)
     return repair_rows(audit["two_classes"]) if audit.get("two_classes") else []
 
 
@@ -254,6 +257,8 @@ def _advice(audit: Json) -> str:
     """Say what follows from the verdict."""
     if audit.get("two_classes"):
         return risk_advice(audit)
+    if audit.get("confidence") and audit["verdict"]["finding"] != "calibrated":
+        return confidence_advice(audit)
     finding, repair = audit["verdict"]["finding"], audit["repair"]
     limit = 100 * audit["verdict"]["consistency"]["limit"]
     if finding == "calibrated":

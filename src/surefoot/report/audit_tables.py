@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from surefoot.report.forms import is_classes, size_words
+from surefoot.report.forms import CONFIDENCE_HEADS, confidence_rows, is_classes, size_words
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
 from surefoot.report.quantities import QUANTITIES
@@ -145,6 +145,8 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
     two = audit.get("two_classes")
     if two and two["repairs"] and audit["verdict"]["finding"] != "calibrated":
         yield _repairs(two)
+    if audit.get("confidence") and audit["verdict"]["finding"] != "calibrated":
+        yield _confidence(audit)
     if not two and audit["verdict"]["classes"] and audit["verdict"]["finding"] != "calibrated":
         worst = audit["verdict"]["classes"][:_FEW]
         words = ", ".join(f"{each['name']} {100 * each['ece']:.1f} %" for each in worst)
@@ -157,6 +159,15 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield Text(f"Positive: {positive_words(two)}.")
     rows = f"{show_count(audit['n'])} × {show_count(audit['n_classes'])}" if is_classes(audit) else size_words(audit)
     yield Text(f"Read: {audit['file']}, {rows}: {audit['took']}.")
+
+
+def _confidence(audit: Json) -> Table:
+    table = _table(*CONFIDENCE_HEADS)
+    for row in confidence_rows(audit):
+        table.add_row(*row)
+    table.caption = f"Fitted on {audit['confidence']['fitted_on']}."
+    table.caption_justify = "left"
+    return table
 
 
 def _repairs(two: Json) -> Table:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from surefoot.report.numbers import show_count
+from surefoot.report.measures import Measure, show_interval
+from surefoot.report.numbers import show_count, signed
+from surefoot.report.quantities import QUANTITIES
 
 Json = Mapping[str, Any]
+_GAP = Measure("confidence_gap", "confidence − right")
+CONFIDENCE_HEADS = (
+    *("repair", "mean confidence", _GAP.label, QUANTITIES["ece"].label, QUANTITIES["nll"].label, "repairs it"),
+)
 
 
 def form_of(audit: Json) -> str:
@@ -39,3 +45,40 @@ def confidence_words(audit: Json) -> str:
     if form == "confidence":
         return "How sure the prediction is said to be, as the file has it."
     return "The probability that the model gives to the class it finds most likely."
+
+
+def confidence_rows(audit: Json) -> list[tuple[str, ...]]:
+    """Write what each repair makes of a confidence, on rows that it was not fitted on, as it is first."""
+    found, verdict = audit["confidence"], audit["verdict"]
+    rows = [("none", found["mean"], verdict["gap"], verdict["ece"], found["nll"], "")]
+    for each in found["repairs"]:
+        name = f"temperature {each['temperature']:.2f}" if each["temperature"] else each["name"]
+        rows.append((name, each["mean"], each["gap"], each["ece"], each["nll"], "yes" if each["repairs"] else "no"))
+    return [
+        (
+            name,
+            f"{100 * mean:.1f} %",
+            f"{signed(100 * gap['estimate'], 1)} ({show_interval(_GAP, gap)})",
+            f"{100 * ece['estimate']:.1f} %",
+            f"{nll:.4f}",
+            repairs,
+        )
+        for name, mean, gap, ece, nll, repairs in rows
+    ]
+
+
+def confidence_advice(audit: Json) -> str:
+    """Say what follows from the verdict about a confidence."""
+    found = audit["confidence"]
+    if not found["repairs"]:
+        return f"No repair can be judged here: {found['why_no_repair']}. Get more rows."
+    if audit["temperature_helps"]:
+        (one,) = (each for each in found["repairs"] if each["name"] == "temperature")
+        return (
+            f"Divide the log-odds of the confidence by {one['temperature']:.2f}. Or compare repairs and save one:"
+        )
+    named = ", ".join(found["advised"]) or "none of those tried here is enough"
+    return (
+        "One temperature is not enough: it moves every confidence towards or away from one half. What repairs it, on "
+        f"rows that it was not fitted on: {named}. Compare them and save the best:"
+    )
