@@ -143,7 +143,7 @@ def audit(
     """Return whether predictions can be trusted, with error bars, and what would repair them.
 
     Args:
-        source: The path of a file, a DataFrame, or arrays by name; or left out, with ``probs`` or ``logits`` as arrays.
+        source: The path of a file, a DataFrame, arrays by name, or batches: pairs of logits and labels; or left out, with ``probs`` or ``logits`` as arrays.
         other: A second one with predictions for the same examples, to compare with.
         logits: Logits, one row per example; or True: the scores in the source are logits.
         probs: Likewise probabilities.
@@ -251,9 +251,9 @@ def read_form(
 
 def in_memory(source: Any) -> Any:
     """Read what is in memory once; a path stays a path."""
-    from surefoot.auditing import hold
+    from surefoot.auditing import hold, is_batches
 
-    return source if isinstance(source, str | Path) else hold(source)
+    return source if isinstance(source, str | Path) or is_batches(source) else hold(source)
 
 
 def hold_arrays(arrays: Mapping[str, Any], class_names: Sequence[str]) -> Any:

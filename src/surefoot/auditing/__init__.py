@@ -1,5 +1,6 @@
 """For the reviewer with predictions: can they be trusted, and how can they be repaired?"""
 
+from surefoot.auditing._batches import is_batches
 from surefoot.auditing._forms import check_form
 from surefoot.auditing._harness import check_normalise
 from surefoot.auditing._labels import check_meaning
@@ -25,5 +26,6 @@ __all__ = [
     "compare_audits",
     "files_of",
     "hold",
+    "is_batches",
     "open_predictions",
 ]

@@ -16,6 +16,7 @@ from surefoot.auditing._cells import texts
 from surefoot.auditing._labels import Array, check_meaning
 from surefoot.auditing._names import Pick, is_weight, notes_on_weights, pick_arrays, picked_by_hand, take_apart
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
+from surefoot.auditing._tokens import flat_rows
 from surefoot.errors import InputError
 from surefoot.schema import LABELS_ARE
 
@@ -59,6 +60,17 @@ class StoredArray:
             self._whole = self._read(self.shape[::-1]).T
         return self._whole[start : start + n]
 
+    def take_flat(self, n: int) -> Array:
+        """Read the next n values, whatever the axes; all rows are taken this way, or none."""
+        if self.dtype.hasobject or not self.shape:
+            return self.take(n).reshape(-1)
+        start, self._done = self._done, self._done + n
+        if not self._fortran:
+            return self._read((n,))
+        if self._whole is None:
+            self._whole = self._read(self.shape[::-1]).T.reshape(-1)
+        return self._whole[start : start + n]
+
     def _read(self, shape: tuple[int, ...]) -> Array:
         """Read straight into an array, so that no second copy is in memory."""
         values = np.empty(shape, self.dtype)
@@ -82,7 +94,13 @@ def _one_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".") or type(error).__name__
 
 
-def open_npz(path: Path, group_names: tuple[str, ...], label: str | None, scores: tuple[str, ...] = ()) -> list[Source]:
+def open_npz(
+    path: Path,
+    group_names: tuple[str, ...],
+    label: str | None,
+    scores: tuple[str, ...] = (),
+    class_axis: int | None = None,
+) -> list[Source]:
     """List the predictions in an ``.npz`` file.
 
     Args:
@@ -90,6 +108,7 @@ def open_npz(path: Path, group_names: tuple[str, ...], label: str | None, scores
         group_names: Arrays that divide the rows into slices.
         label: The array of labels, where its name does not tell.
         scores: The array of scores, where its name does not tell.
+        class_axis: Of scores with more than two axes that of the classes, where shapes do not tell.
 
     Returns:
         One source per set of scores that has labels.
@@ -117,7 +136,8 @@ def open_npz(path: Path, group_names: tuple[str, ...], label: str | None, scores
     names = _texts(path, class_key) if class_key else ()
     recorded = _texts(path, LABELS_ARE) if LABELS_ARE in shapes else ()
     meaning = check_meaning(recorded[0], f"{LABELS_ARE} in {path.name}") if len(recorded) == 1 else None
-    found = [_npz_source(path, pick, names, group_names) for pick in picks]
+    found = [_npz_source(path, pick, names, group_names, class_axis) for pick in picks]
+    found = [replace(each, tokens=len(shapes[each.columns[0][0]][0]) > 2) for each in found]
     weights = [key for key, (shape, _) in shapes.items() if is_weight(key) and len(shape) == 1]
     notes = notes_on_weights(weights, group_names, "Array")
     return [replace(each, meaning=meaning, settled=meaning is not None, notes=notes) for each in found]
@@ -148,7 +168,9 @@ def _may_be_what_it_says(key: str, shape: tuple[int, ...], dtype: np.dtype[np.ge
     return len(shape) >= 2 or (len(shape) == 1 and dtype.kind in "fO")
 
 
-def _npz_source(path: Path, pick: Pick, class_names: tuple[str, ...], group_names: tuple[str, ...]) -> Source:
+def _npz_source(
+    path: Path, pick: Pick, class_names: tuple[str, ...], group_names: tuple[str, ...], class_axis: int | None
+) -> Source:
     (key,) = pick.scores
 
     def start() -> Generator[Raw]:
@@ -157,7 +179,7 @@ def _npz_source(path: Path, pick: Pick, class_names: tuple[str, ...], group_name
             for name in dict.fromkeys((key, pick.labels, *group_names)):
                 file = files.enter_context(archive.open(f"{name}.npy"))
                 columns[name] = StoredArray(file, f"{path.name}:{name}")
-            yield from _raws(columns, key, pick.labels, group_names, path.name)
+            yield from _raws(columns, key, pick.labels, group_names, path.name, class_axis)
 
     def start_labels() -> Generator[Array]:
         with zipfile.ZipFile(path) as archive, archive.open(f"{pick.labels}.npy") as file:
@@ -169,11 +191,20 @@ def _npz_source(path: Path, pick: Pick, class_names: tuple[str, ...], group_name
 
 
 def _raws(
-    columns: Mapping[str, StoredArray], key: str, labels: str, group_names: Sequence[str], where: str
+    columns: Mapping[str, StoredArray],
+    key: str,
+    labels: str,
+    group_names: Sequence[str],
+    where: str,
+    class_axis: int | None,
 ) -> Generator[Raw]:
     scores = columns[key]
+    if len(scores.shape) > 2:
+        groups = {name: columns[name].take(columns[name].shape[0]) for name in group_names}
+        yield from flat_rows(scores, columns[labels], groups, class_axis, where)
+        return
     lengths = {rows.shape[0] if rows.shape else 0 for rows in columns.values()}
-    if len(scores.shape) > 2 or len(lengths) > 1:
+    if len(lengths) > 1:
         shapes = ", ".join(f"{name} {rows.shape}" for name, rows in columns.items())
         raise InputError(
             f"Expected scores (n, classes) and one label per row, but got {shapes} in {where}. Save arrays that belong "
@@ -204,12 +235,13 @@ def _texts(path: Path, key: str) -> tuple[str, ...]:
     return tuple(str(name) for name in values)
 
 
-def open_npy(path: Path, label: str | None) -> list[Source]:
+def open_npy(path: Path, label: str | None, class_axis: int | None = None) -> list[Source]:
     """Read a pair of ``.npy`` files: scores, and labels beside them.
 
     Args:
         path: The scores.
         label: The file with the labels; else one beside the scores that is called so.
+        class_axis: Of scores with more than two axes that of the classes, where shapes do not tell.
 
     Returns:
         One source.
@@ -227,7 +259,7 @@ def open_npy(path: Path, label: str | None) -> list[Source]:
     def start() -> Generator[Raw]:
         with path.open("rb") as first, beside.open("rb") as second:
             columns = {"scores": StoredArray(first, path.name), "labels": StoredArray(second, beside.name)}
-            yield from _raws(columns, "scores", "labels", (), path.name)
+            yield from _raws(columns, "scores", "labels", (), path.name, class_axis)
 
     def start_labels() -> Generator[Array]:
         with beside.open("rb") as file:
@@ -235,7 +267,9 @@ def open_npy(path: Path, label: str | None) -> list[Source]:
 
     took = f"{path.name} as {kind or 'scores'}, {beside.name} as labels"
     columns = (("",), beside.name)
-    return [Source("", "", took, kind, (), path.name, columns, start, start_labels)]
+    with path.open("rb") as file:
+        tokens = len(StoredArray(file, path.name).shape) > 2
+    return [Source("", "", took, kind, (), path.name, columns, start, start_labels, tokens=tokens)]
 
 
 def labels_beside(path: Path, label: str | None) -> Path | None:

@@ -99,7 +99,8 @@ def as_column(values: Any) -> Column:
     """
     if hasattr(values, "detach"):  # a tensor, of types that NumPy may not know
         values = values.detach().cpu()
-        values = values.double() if values.is_floating_point() else values
+        known = str(values.dtype) in ("torch.float32", "torch.float64") or not values.is_floating_point()
+        values = values if known else values.float()
         return np.asarray(values.numpy())
     if hasattr(values, "isna"):  # pandas, whose gaps have many shapes
         gaps = values.isna()

@@ -27,6 +27,7 @@ from surefoot.seeding import generator
 
 SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
 LEAST_SAMPLED = 2_000  # rows, however many classes there are
+MOST_SAMPLED_VALUES = 16_000_000  # but of vocabularies no more rows × classes than this
 MOST_RANKED = 20_000  # rows for metrics that look at every example at once, hundreds of times
 ALWAYS = ("nll", "brier")  # what files are compared by
 _TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
@@ -154,7 +155,7 @@ def read(
             new = lambda: Stream("classwise_ece", n_bins=n_bins)  # noqa: E731
             _add_slices(reading.class_slices, new, chunk, probs, labels, source)
         logits = chunk.scores if source.kind == "logits" else _logits(log_p, source).numpy().astype(chunk.scores.dtype)
-        rows.add(max(LEAST_SAMPLED, sampled_values // logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
+        rows.add(_room(sampled_values, logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
         tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
         digest.update(np.ascontiguousarray(chunk.labels).tobytes())
         reading.n += len(labels)
@@ -166,6 +167,12 @@ def read(
     if reading.n:
         reading.doubts = doubts_about(reading.logits, reading.labels, reading.confidence.numpy(), source)
     return reading
+
+
+def _room(values: int, n_classes: int) -> int:
+    """Return how many rows to keep."""
+    most = max(MOST_SAMPLED_VALUES, values) // n_classes
+    return max(1, min(max(LEAST_SAMPLED, values // n_classes), most))
 
 
 def part_of(key: str, n_bins: int) -> tuple[Part, dict[str, Any]]:

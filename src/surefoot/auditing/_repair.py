@@ -11,7 +11,7 @@ from torch import Tensor
 from surefoot.auditing._choices import to_fit
 from surefoot.auditing._forms import Bins, bins_of
 from surefoot.auditing._reading import Folds, OnRows, Reading, ValueSums, walk
-from surefoot.auditing._source import Source
+from surefoot.auditing._source import Source, rows_per_chunk
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.reliability import Consistency, Reliability
@@ -79,9 +79,16 @@ def repair(
         on += ", scored on the other, and the other way round"
     bins, losses, folds = bins_of(source.form, n_bins), ValueSums(), Folds()
     by_half = torch.tensor(pair, dtype=torch.float64)
-    for logits, labels in walk(source, where, on_rows):
-        half = torch.from_numpy(folds.next(len(labels)))
-        _score(logits / by_half[half][:, None], labels, bins, losses)
+    if source.once:  # what is gone cannot be scored
+        on += f", both on {len(reading.labels):,} rows drawn at random"
+        for start in range(0, len(reading.labels), step := rows_per_chunk(reading.n_classes)):
+            here = slice(start, start + step)
+            logits, labels = torch.from_numpy(reading.logits[here]).double(), torch.from_numpy(reading.labels[here])
+            _score(logits / by_half[torch.from_numpy(reading.folds[here])][:, None], labels, bins, losses)
+    else:
+        for logits, labels in walk(source, where, on_rows):
+            half = torch.from_numpy(folds.next(len(labels)))
+            _score(logits / by_half[half][:, None], labels, bins, losses)
     after = verdict_of_sums(bins.sums, level=level)
     return Repair(overall, on, after.ece, after.consistency, losses.mean, after.reliability), ""
 

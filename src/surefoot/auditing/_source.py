@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +16,12 @@ from surefoot.auditing._rows import Gaps, StrangeLabels
 from surefoot.errors import InputError
 from surefoot.schema import Form
 
+if TYPE_CHECKING:
+    from surefoot.auditing._tokens import Ignored
+
 VALUES_AT_ONCE = 1 << 18  # rows × classes per chunk: a few megabytes, whatever the file's size
+ROWS_AT_ONCE = 32  # at least, also of vocabularies, so that steps of Python do not count
+WIDE_AT_ONCE = 1 << 21  # but never more values than this for their sake
 SUM_TOLERANCE = 1e-3  # a softmax in half precision is off by almost this much
 MOST_SLICES = 50
 MOST_ROUNDED = 5.0  # percent that the sum of rounded percentages may be off
@@ -72,6 +78,9 @@ class Source:
         weights: The array or column that says how much a row counts; None where all count alike.
         n_classes: How many columns of scores the first rows have; 0 until that is known.
         most_slices: How many values a group column may have.
+        tokens: Whether rows are the tokens or pixels of arrays with more than two axes.
+        ignored: Counts the rows that were left out because their label does not count.
+        once: Whether the rows can be read only once.
         rows_digest: What the rows are of, such as the numbers of the questions; empty where nothing says so.
     """
 
@@ -93,6 +102,9 @@ class Source:
     n_classes: int = 0
     most_slices: int = MOST_SLICES
     rows_digest: str = ""
+    tokens: bool = False
+    ignored: Ignored | None = None
+    once: bool = False
 
     @property
     def name(self) -> str:
@@ -176,7 +188,8 @@ class Source:
 
 def rows_per_chunk(n_classes: int) -> int:
     """Return how many rows to read at once."""
-    return max(1, VALUES_AT_ONCE // max(1, n_classes))
+    wide = min(ROWS_AT_ONCE, WIDE_AT_ONCE // max(1, n_classes))
+    return max(1, VALUES_AT_ONCE // max(1, n_classes), wide)
 
 
 def check_scores(scores: Array, where: str) -> Array:

@@ -123,6 +123,11 @@ def _labelled(path: Path, model: str | None, told: Told) -> Source | None:
 
 def _check_form(source: Source) -> None:
     """Refuse what has no place for repaired scores of classes."""
+    if source.tokens:
+        raise InputError(
+            f"Expected scores (n, classes) to repair, but those in {source.where} have more axes. Repair arrays in "
+            "Python: load_calibrator(path).logits(logits)."
+        )
     if source.form != "multiclass":
         raise InputError(
             f"Expected scores of classes to repair, but {source.where} holds {source.form}. Repair arrays in Python: "

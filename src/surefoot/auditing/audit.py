@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from surefoot.auditing._confidence_repair import of_confidence
+from surefoot.auditing._forms import MOST_CLASSES
 from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measure, wanted
 from surefoot.auditing._names import Split
 from surefoot.auditing._reading import OnRows, Reading, read
@@ -241,6 +242,10 @@ def _notes(reading: Reading, source: Source) -> list[str]:
         notes.append("All labels are of one class; nothing can be said about the others.")
     elif seen < reading.n_classes:
         notes.append(f"{reading.n_classes - seen:,} of {reading.n_classes:,} classes have no example.")
+    if reading.n_classes > MOST_CLASSES:
+        notes.append(f"Nothing is said about single classes: there are more than {MOST_CLASSES:,}.")
+    if source.ignored is not None:
+        notes += source.ignored.note()
     if source.split == "train":
         notes.append("These are predictions for training data, which look better than they are.")
     if len(reading.confidence) < reading.n:

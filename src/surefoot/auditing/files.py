@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from surefoot.auditing._arrays import arrays_in, labels_beside, open_npy, open_npz
+from surefoot.auditing._batches import is_batches, open_batches
 from surefoot.auditing._choices import choice_words, counts_of
 from surefoot.auditing._confidence import find_columns, npz_batches, open_confidence
 from surefoot.auditing._forms import form_of
@@ -20,6 +21,7 @@ from surefoot.auditing._names import is_weight, notes_on_weights
 from surefoot.auditing._readers import TABLES, Batches, read_table, table_suffix
 from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._tables import columns_in, open_table
+from surefoot.auditing._tokens import ignoring, open_held_tokens
 from surefoot.auditing._told import Said, Told
 from surefoot.errors import InputError
 from surefoot.schema import Form
@@ -49,13 +51,17 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         raise InputError(
             f"Expected --normalise with samples of lm-evaluation-harness, but {name_of(source)} has others. Omit it."
         )
+    axis = told.get("class_axis")
+    if is_batches(source):
+        return [_settled(ignoring_for(open_batches(source, axis), told), told.get("kind"), told.get("labels_are"))]
     if (confidence := _confidence(source, told)) is not None:
         return [confidence]
     found = (
-        _open_file(Path(source), groups, where, scores)
+        _open_file(Path(source), groups, where, scores, axis)
         if is_path(source)
-        else _open_held(hold(source), groups, where, scores)
+        else _open_held(hold(source), groups, where, scores, axis)
     )
+    found = [ignoring_for(each, told) for each in found]
     return [_settled(each, told.get("kind"), told.get("labels_are"), told.get("form")) for each in found]
 
 
@@ -97,6 +103,15 @@ def _confidence(source: Any, told: Told) -> Source | None:
     return found
 
 
+def ignoring_for(source: Source, told: Told) -> Source:
+    """Leave out rows whose label does not count: as told, or of tokens and pixels those of −100."""
+    if told.get("class_axis") is not None and not source.tokens:
+        raise InputError(
+            f"Expected --class-axis with scores of more than two axes, but {source.where} has no others. Leave it out."
+        )
+    return ignoring(source, told.get("ignore_index"), tokens=source.tokens)
+
+
 def is_path(source: Any) -> bool:
     """Return whether predictions are in a file rather than in memory."""
     return isinstance(source, str | Path)
@@ -104,11 +119,16 @@ def is_path(source: Any) -> bool:
 
 def name_of(source: Any) -> str:
     """Name a file, or what is in memory, for people."""
+    if is_batches(source):
+        return "batches"
     return Path(source).name if is_path(source) else hold(source).name
 
 
-def _open_held(held: Held, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...]) -> list[Source]:
-    found = open_table(held.name, held.batches, groups, labels, scores)
+def _open_held(
+    held: Held, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...], axis: int | None = None
+) -> list[Source]:
+    found = open_held_tokens(held, groups, labels, scores, axis)
+    found = found or open_table(held.name, held.batches, groups, labels, scores)
     if held.class_names:
         found = [replace(each, class_names=held.class_names) for each in found]
     if held.form != "multiclass":
@@ -120,7 +140,9 @@ def _open_held(held: Held, groups: tuple[str, ...], labels: str | None, scores: 
     return found
 
 
-def _open_file(path: Path, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...]) -> list[Source]:
+def _open_file(
+    path: Path, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...], axis: int | None = None
+) -> list[Source]:
     path = path.expanduser()
     if path.is_dir():
         raise InputError(f"Expected a file of predictions, but {path} is a folder. Name a file in it.")
@@ -130,12 +152,12 @@ def _open_file(path: Path, groups: tuple[str, ...], labels: str | None, scores: 
     if suffix not in SUFFIXES:
         raise InputError(f"Expected a file in {', '.join(SUFFIXES)}, but got {path.name!r}. Save it as one of these.")
     if suffix == ".npz":
-        return open_npz(path, groups, labels, scores)
+        return open_npz(path, groups, labels, scores, axis)
     if suffix == ".npy":
         if groups or scores:
             named = "--group" if groups else "--scores"
             raise InputError(f"Expected {named} with a file that names its columns, but .npy does not. Save an .npz.")
-        return open_npy(path, labels)
+        return open_npy(path, labels, axis)
     return open_table(path.name, read_table(path), groups, labels, scores, names_once=suffix == ".json")
 
 

@@ -74,9 +74,7 @@ def confidence_advice(audit: Json) -> str:
         return f"No repair can be judged here: {found['why_no_repair']}. Get more rows."
     if audit["temperature_helps"]:
         (one,) = (each for each in found["repairs"] if each["name"] == "temperature")
-        return (
-            f"Divide the log-odds of the confidence by {one['temperature']:.2f}. Or compare repairs and save one:"
-        )
+        return f"Divide the log-odds of the confidence by {one['temperature']:.2f}. Or compare repairs and save one:"
     named = ", ".join(found["advised"]) or "none of those tried here is enough"
     return (
         "One temperature is not enough: it moves every confidence towards or away from one half. What repairs it, on "
