@@ -23,7 +23,7 @@ def tasks(text: Path | None) -> dict[str, tuple[str, list[str]]]:
     """Return, by name, each task's base optimizer and its options for ``surefoot compare``."""
     found = {
         "MLP on fashion, SGD, 40 epochs": ("sgd", ["--model", "mlp", "--epochs", "40"]),
-        "CNN on fashion, SGD, 30 epochs": ("sgd", ["--model", "cnn", "--epochs", "30"]),
+        "CNN on fashion, SGD, 30 epochs": ("sgd", ["--model", "cnn:width=8", "--epochs", "30"]),
     }
     if text is not None:
         data = ["--data", f"text:{text},vocabulary=2000,length=24,n_train=2000", "--epochs", "10"]
