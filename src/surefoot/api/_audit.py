@@ -143,7 +143,8 @@ def audit(
     """Return whether predictions can be trusted, with error bars, and what would repair them.
 
     Args:
-        source: The path of a file, a DataFrame, arrays by name, or batches: pairs of logits and labels; or left out, with ``probs`` or ``logits`` as arrays.
+        source: The path of a file, a DataFrame, arrays by name, or batches: pairs of logits and labels; or left out,
+            with ``probs`` or ``logits`` as arrays.
         other: A second one with predictions for the same examples, to compare with.
         logits: Logits, one row per example; or True: the scores in the source are logits.
         probs: Likewise probabilities.

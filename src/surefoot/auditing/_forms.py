@@ -8,6 +8,7 @@ from typing import Protocol, get_args
 import torch
 from torch import Tensor
 
+from surefoot.auditing._multilabel import has_several
 from surefoot.auditing._source import Raw, Source
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
@@ -64,6 +65,8 @@ def form_of(source: Source, first: Raw) -> Form:
     Raises:
         InputError: If classes have names, but rows have different lengths.
     """
+    if source.form == "multiclass" and has_several(first):
+        return "multilabel"
     if source.form != "multiclass" or first.counts is None:
         return source.form
     if source.class_names:

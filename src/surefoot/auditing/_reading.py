@@ -155,7 +155,7 @@ def read(
             new = lambda: Stream("classwise_ece", n_bins=n_bins)  # noqa: E731
             _add_slices(reading.class_slices, new, chunk, probs, labels, source)
         logits = chunk.scores if source.kind == "logits" else _logits(log_p, source).numpy().astype(chunk.scores.dtype)
-        rows.add(_room(sampled_values, logits.shape[1]), logits, chunk.labels, folds.next(len(labels)))
+        rows.add(room_for(logits.shape[1], sampled_values), logits, chunk.labels, folds.next(len(labels)))
         tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
         digest.update(np.ascontiguousarray(chunk.labels).tobytes())
         reading.n += len(labels)
@@ -169,8 +169,9 @@ def read(
     return reading
 
 
-def _room(values: int, n_classes: int) -> int:
+def room_for(n_classes: int, values: int | None = None) -> int:
     """Return how many rows to keep."""
+    values = SAMPLED_VALUES if values is None else values
     most = max(MOST_SAMPLED_VALUES, values) // n_classes
     return max(1, min(max(LEAST_SAMPLED, values // n_classes), most))
 

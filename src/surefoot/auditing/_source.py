@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surefoot.auditing._choices import check_choices, check_places, counts_of
-from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels, one_per_row
+from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels, one_per_row, true_or_not
 from surefoot.auditing._names import Kind, Split
 from surefoot.auditing._rows import Gaps, StrangeLabels
 from surefoot.errors import InputError
@@ -117,6 +117,11 @@ class Source:
         with closing(self.start()) as reading:
             for raw in reading:
                 scores = self.scores(raw, row)
+                if self.form == "multilabel":
+                    true = true_or_not(raw.labels, scores.shape, row, self.where)
+                    yield Chunk(scores, true, raw.groups, raw.share, raw.weights)
+                    row += len(true)
+                    continue
                 width = width or scores.shape[1]
                 if self.form != "choices" and scores.shape[1] != width:
                     raise self._ragged(raw, row, width)
@@ -172,6 +177,9 @@ class Source:
         with closing(self.start()) as reading:
             for raw in reading:
                 scores = check_scores(raw.scores, self.where)
+                if self.form == "multilabel":
+                    gaps.add(~np.isfinite(scores), names, np.zeros(len(scores), bool), label)
+                    continue
                 labels, _ = one_per_row(raw.labels, scores.shape, self.where)
                 absent = (scores == -np.inf) if self.form == "choices" else np.zeros(scores.shape, bool)
                 gaps.add(~(np.isfinite(scores) | absent), names, missing_labels(labels, self.class_names), label)

@@ -16,6 +16,7 @@ from surefoot.auditing._repair import repair
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
 from surefoot.auditing._two_classes import TwoClasses, slice_risk, two_classes
+from surefoot.auditing.audit_labels import audit_labels
 from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import Audit, SliceVerdict
 from surefoot.errors import InputError
@@ -57,7 +58,17 @@ def audit(
     sources = open_predictions(source, **told)
     name = name_of(source)
     found = choose(sources, model, name)
-    return [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics)[0] for pair in found]
+    audits = []
+    for pair in found:
+        if pair[0].form == "multilabel":
+            if told.get("groups") or positive is not None:
+                raise InputError(
+                    f"Expected no --group or --positive with several labels per row in {name}. Leave it out."
+                )
+            audits.append(audit_labels(*pair, name, n_bins, level, on_rows, metrics))
+        else:
+            audits.append(audit_source(*pair, name, n_bins, level, on_rows, positive, metrics)[0])
+    return audits
 
 
 def choose(sources: Sequence[Source], model: str | None, where: str) -> list[tuple[Source, Source | None]]:

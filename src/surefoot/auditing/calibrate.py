@@ -152,6 +152,11 @@ def calibrate(
             f"Expected rows to fit on, but {where} holds a test set only ({rows.took}). Fit on the calibration set, "
             "or rename the arrays to logits and labels if no test depends on them."
         )
+    if rows.form == "multilabel":
+        raise InputError(
+            f"Expected one true class per row to fit on, but {where} has several. Fit every label by itself: its "
+            "scores as 'prob' and 1 or 0 as 'label'."
+        )
     if method is not None:
         check_calibrator(method, rows.form)
     reading = read(rows, n_bins=15, where=where, sampled_values=FITTED_VALUES, on_rows=on_rows)

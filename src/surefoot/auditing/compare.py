@@ -55,6 +55,10 @@ def compare_audits(
     names = told_apart(both) if all(map(is_path, both)) else [name_of(each) for each in both]
     for source, name in zip(both, names, strict=True):
         chosen = choose_one(open_predictions(source, **told), model, name)
+        if chosen[0].form == "multilabel":
+            raise InputError(
+                f"Expected one true class per row to compare, but {name} has several. Audit them one by one."
+            )
         digests.append(chosen[0].rows_digest)
         read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics))
     (audit_a, a), (audit_b, b) = read

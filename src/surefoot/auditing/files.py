@@ -17,6 +17,7 @@ from surefoot.auditing._harness import open_samples, sample_files
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
+from surefoot.auditing._multilabel import open_label_columns, settled_labels
 from surefoot.auditing._names import is_weight, notes_on_weights
 from surefoot.auditing._readers import TABLES, Batches, read_table, table_suffix
 from surefoot.auditing._source import Raw, Source
@@ -56,6 +57,8 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         return [_settled(ignoring_for(open_batches(source, axis), told), told.get("kind"), told.get("labels_are"))]
     if (confidence := _confidence(source, told)) is not None:
         return [confidence]
+    if (several := _several(source, told)) is not None:
+        return [_settled(several, told.get("kind"), told.get("labels_are"), "multilabel")]
     found = (
         _open_file(Path(source), groups, where, scores, axis)
         if is_path(source)
@@ -161,6 +164,22 @@ def _open_file(
     return open_table(path.name, read_table(path), groups, labels, scores, names_once=suffix == ".json")
 
 
+def _several(source: Any, told: Told) -> Source | None:
+    """Open a table with a column of scores per label, where several can be true; None for one of another kind."""
+    if told.get("form") not in (None, "multilabel"):
+        return None
+    if is_path(source):
+        path = Path(source).expanduser()
+        if not path.is_file() or table_suffix(path) not in TABLES:
+            return None
+        batches: Batches = read_table(path)
+    else:
+        batches = hold(source).batches
+    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    said = told.get("form") is not None
+    return open_label_columns(name_of(source), batches, groups, told.get("labels"), scores, said)
+
+
 def files_of(path: Path | str, labels: str | None = None) -> list[Path]:
     """List the files that hold the predictions: one, or for ``.npy`` the labels too."""
     path = Path(path).expanduser()
@@ -174,6 +193,8 @@ def _settled(source: Source, kind: Said | None, labels_are: Meaning | None, form
     if first is None:
         raise InputError(f"Expected at least one row, but {source.where} has none. Check the file.")
     source = replace(source, form=form or form_of(source, first))
+    if source.form == "multilabel":
+        return settled_labels(source, kind, first)
     scores = replace(source, kind="probs").scores(first)
     n_classes = scores.shape[1]
     names = source.class_names

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from surefoot.auditing._confidence_repair import OfConfidence, confidence_words
+from surefoot.auditing._label_words import Labels, label_words
 from surefoot.auditing._names import Kind
 from surefoot.auditing._repair import Repair
 from surefoot.auditing._risk_words import compare_words, repair_words, risk_words
@@ -31,6 +32,20 @@ _CONFIDENCE: dict[str, dict[str, Any]] = {
     "brier": {"meaning": "Mean of (confidence − right)², with 1 for right and 0 for wrong.", "range": [0.0, 1.0]},
     "nll": {"meaning": "Mean of −log of the probability given to being right, or to being wrong, as it was."},
 }
+
+
+_LABELS: dict[str, dict[str, Any]] = {
+    "accuracy": {
+        "label": "labels that are true",
+        "meaning": "Share of all labels of all rows.",
+        "lower_is_better": None,
+    },
+    "confidence_gap": {"label": "mean probability − true", "meaning": "Above 0 overstated, below 0 understated."},
+    "ece": {"meaning": "How far probability and truth lie apart, over bins of the probability, all labels pooled."},
+    "brier": {"meaning": "Mean of (probability − truth)² over all labels.", "range": [0.0, 1.0]},
+    "nll": {"meaning": "Mean of −log of the probability given to what is true of each label."},
+}
+_OWN_WORDS = {"confidence": _CONFIDENCE, "multilabel": _LABELS}
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,8 @@ class Audit:
     """What rows and columns are."""
     confidence: OfConfidence | None = None
     """Where a confidence and whether it was right were read: what would repair it."""
+    labels: Labels | None = None
+    """Where rows have several labels: each of them, the worst first."""
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number."""
@@ -92,6 +109,8 @@ class Audit:
         if finding == "calibrated" and self.n < FEW:
             examples = "1 example is" if self.n == 1 else f"{self.n} examples are"
             return f"{examples} too few to judge calibration; accuracy {_percent(self.verdict.accuracy)}"
+        if self.labels is not None:
+            return label_words(self.labels, self.verdict, self.n)
         if self.two_classes is not None:
             return f"{risk_words(self.two_classes)}; {repair_words(self.two_classes)}"
         pieces = [self._found(), self._repaired()]
@@ -151,7 +170,7 @@ class Audit:
         risks = self.two_classes.measures() if self.two_classes is not None else {}
         for key, each in values["measures"].items():
             if key not in risks:
-                each |= describe(*read_metric(key)) | _CONFIDENCE.get(key if self.form == "confidence" else "", {})
+                each |= describe(*read_metric(key)) | _OWN_WORDS.get(self.form, {}).get(key, {})
         names = [self.class_name(each.label) for each in self.verdict.classes]
         for each, name in zip(values["verdict"]["classes"], names, strict=True):
             each["name"] = name

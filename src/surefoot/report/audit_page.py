@@ -11,7 +11,17 @@ from surefoot.report.audit_tables import GAP, name_of, show_gap
 from surefoot.report.bins import Bins, bin_rows, lean
 from surefoot.report.document import write_document
 from surefoot.report.figures import Figure, reliability_figure
-from surefoot.report.forms import CONFIDENCE_HEADS, confidence_advice, confidence_rows, confidence_words, size_words
+from surefoot.report.forms import (
+    CONFIDENCE_HEADS,
+    LABEL_HEADS,
+    confidence_advice,
+    confidence_rows,
+    confidence_words,
+    label_advice,
+    label_rows,
+    mean_words,
+    size_words,
+)
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
@@ -75,6 +85,10 @@ def write_audit_page(
         confidence_is=confidence_words(audits[0]),
         repair_heads=REPAIR_HEADS,
         confidence_heads=CONFIDENCE_HEADS,
+        has_labels=any(audit.get("labels") for audit in audits),
+        label_heads=LABEL_HEADS,
+        label_rows=label_rows,
+        has_curve=any(audit["risk_coverage"] for audit in audits),
         facts=[(model["label"] if len(models) > 1 else "File", _facts(model["audit"])) for model in models],
         rows=_measure_rows(audits, comparison),
         cards=cards,
@@ -171,7 +185,8 @@ def _cards(model: Mapping[str, Any], *, alone: bool) -> list[dict[str, Any]]:
     cards = []
     for number, (label, diagram) in enumerate(found):
         bins = _bins(diagram)
-        view = {"bins": bins, "says": f"{lean(bins)} {_outside(bins)}", "rows": bin_rows(bins)}
+        says = lean(bins) if not audit.get("labels") else mean_words(audit, bins)
+        view = {"bins": bins, "says": f"{says} {_outside(bins)}", "rows": bin_rows(bins)}
         identity = f"reliability-{model['id']}-{number}"
         cards.append({"id": identity, "mark": model["mark"], "label": label, "views": {"": view}})
     return cards
@@ -244,6 +259,8 @@ def _figures(models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, A
     curves: list[tuple[str, Mark, list[tuple[float, float]]]] = [
         (model["label"], model["mark"], model["audit"]["risk_coverage"]) for model in models
     ]
+    if not any(points for _, _, points in curves):
+        return figures
     return [*figures, {"id": "risk", "views": {"": risk_figure(curves)}}]
 
 
@@ -257,6 +274,8 @@ def _advice(audit: Json) -> str:
     """Say what follows from the verdict."""
     if audit.get("two_classes"):
         return risk_advice(audit)
+    if audit.get("labels"):
+        return label_advice(audit)
     if audit.get("confidence") and audit["verdict"]["finding"] != "calibrated":
         return confidence_advice(audit)
     finding, repair = audit["verdict"]["finding"], audit["repair"]

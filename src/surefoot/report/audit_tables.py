@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from surefoot.report.forms import CONFIDENCE_HEADS, confidence_rows, is_classes, size_words
+from surefoot.report.forms import CONFIDENCE_HEADS, LABEL_HEADS, confidence_rows, is_classes, label_rows, size_words
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, signed
 from surefoot.report.quantities import QUANTITIES
@@ -147,6 +147,8 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield _repairs(two)
     if audit.get("confidence") and audit["verdict"]["finding"] != "calibrated":
         yield _confidence(audit)
+    if audit.get("labels"):
+        yield _labels(audit["labels"])
     if not two and audit["verdict"]["classes"] and audit["verdict"]["finding"] != "calibrated":
         worst = audit["verdict"]["classes"][:_FEW]
         words = ", ".join(f"{each['name']} {100 * each['ece']:.1f} %" for each in worst)
@@ -159,6 +161,17 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield Text(f"Positive: {positive_words(two)}.")
     rows = f"{show_count(audit['n'])} × {show_count(audit['n_classes'])}" if is_classes(audit) else size_words(audit)
     yield Text(f"Read: {audit['file']}, {rows}: {audit['took']}.")
+
+
+def _labels(labels: Json) -> Table:
+    table = _table("label", *LABEL_HEADS)
+    for row in label_rows(labels)[:_SLICES]:
+        table.add_row(*row)
+    rest = len(labels["each"]) - _SLICES
+    more = f" {rest} more on the page." if rest > 0 else ""
+    table.caption = f"Findings are corrected for the number of labels (Holm).{more}"
+    table.caption_justify = "left"
+    return table
 
 
 def _confidence(audit: Json) -> Table:
