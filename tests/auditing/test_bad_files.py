@@ -92,7 +92,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "list.jsonl": (text('{"label": 0, "p": [1, 0]}\n[1]\n'), "row 1 is none"),
     "short.jsonl": (text('{"label": 0, "p": [1, 0]}\n{"label": 0, "p": [1]}\n'), "as many scores in every row"),
     "text.parquet": (text("no parquet"), "text.parquet cannot be read"),
-    "model.pt": (text("weights"), "Expected a file in .npz"),
+    "model.pt": (text("weights"), "model.pt is a pickle, which can run any code when it is loaded."),
 }
 
 

@@ -188,7 +188,7 @@ def test_a_parquet_column_twice(tmp_path: Path) -> None:
         open_predictions(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize("name", ["weight", "sampleWeights", "survey.weight", "freq"])
+@pytest.mark.parametrize("name", ["class_weight", "wt", "survey.weight", "freq"])
 def test_weights_by_other_names(name: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", logits=LOGITS, labels=LABELS, **{name: RISK})
     assert open_predictions(tmp_path / "a.npz")[0].notes[0].startswith(f"Array {name!r} was not used: every row counts")
@@ -197,10 +197,13 @@ def test_weights_by_other_names(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("file", "what"), [("a.csv", "Column"), ("a.npz", "Array")])
 def test_weights_that_are_not_used_are_said(file: str, what: str, tmp_path: Path, run_command: RunCommand) -> None:
     if file == "a.csv":
-        write(tmp_path / file, {"label": TRUTH, "prob": RISK, "sample_weight": RISK})
+        write(tmp_path / file, {"label": TRUTH, "prob": RISK, "survey_weight": RISK})
     else:
-        np.savez(tmp_path / file, logits=LOGITS, labels=LABELS, sample_weight=RISK)
-    says = f"{what} 'sample_weight' was not used: every row counts once, whatever its weight."
+        np.savez(tmp_path / file, logits=LOGITS, labels=LABELS, survey_weight=RISK)
+    says = (
+        f"{what} 'survey_weight' was not used: every row counts once. Say --weights survey_weight if it says how much a "
+        "row counts, or --no-weights."
+    )
     done = run_command("audit", file)
     assert f"Note: {says}" in done.stdout.splitlines()
     assert says in (tmp_path / "a-audit.html").read_text(encoding="utf-8").replace("&#39;", "'")

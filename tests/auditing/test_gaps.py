@@ -17,7 +17,7 @@ LOGITS, LABELS = made(N)
 PROBS = softmax(LOGITS).round(6)
 SAYS = (
     "7 of 500 rows have a gap, NaN or infinity (rows 70, 140, 141, 210, 280, …; in {p0} 4×, {p2} 2×, {label} 2×) in "
-    "{file}. Leave these rows out, or fill in what is missing."
+    "{file}. Leave these rows out with --skip-missing, or fill in what is missing."
 )
 P0, P2, LABEL = (70, 140, 210, 280), (141, 280), (350, 420)
 SPELLINGS = ("", "NA", "nan", "null")

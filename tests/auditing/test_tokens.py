@@ -191,7 +191,7 @@ def test_tokens_can_be_fitted_on_but_not_written_over(tmp_path: Path) -> None:
 
 
 def test_a_stored_slab_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surefoot.auditing._arrays import StoredArray
+    from surefoot.auditing._stored import StoredArray
 
     sizes = []
     read = StoredArray._read

@@ -3,7 +3,8 @@
 Nothing here imports torch before it is called.
 """
 
-from surefoot.api._audit import AuditReport, audit
+from surefoot.api._audit import audit
+from surefoot.api._audit_report import AuditReport
 from surefoot.api._calibrate import calibrate, load_calibrator, repair
 from surefoot.api._compare import ComparisonReport, compare, read_seeds
 from surefoot.api._runs import Run, load_run

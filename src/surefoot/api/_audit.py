@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
-from surefoot.api._text import as_text
+from surefoot.api._audit_report import AuditReport
 from surefoot.errors import InputError
-
-if TYPE_CHECKING:
-    from surefoot.auditing import Audit, AuditComparison
-    from surefoot.metrics.interval import Interval
-    from surefoot.metrics.verdict import CalibrationVerdict
 
 LOGITS = "The scores are logits, where names and values do not tell."
 PROBS = "The scores are probabilities, where names and values do not tell."
 PERCENT = "The scores are probabilities in percent."
 SCORES = "Array or column with the scores; again for a column per class. Default: by their names."
-LABELS = "Column or array with the true classes; for .npy their file. Default: by its name."
+LABELS = "Column or array with the true classes, or a file of their own. Default: by its name."
+WEIGHTS = "Column or array that says how much a row counts. Default: the only one called weight or sample_weight."
+WEIGHTS_ARE = "What weights are: importance, how much a row represents; or counts, for how many rows it stands. Default: importance."
+SKIP_MISSING = "Leave rows with a gap in a score, the label or the weight out, and say how many."
+HEADER = "The first line of a .csv holds names, or does not. Default: by its cells."
 LABELS_ARE = (
     "What labels mean, where it could be two things: class numbers from-0 or from-1, or names. Says also that the file "
     "is right as it is."
@@ -34,87 +32,9 @@ CLASS_AXIS = "Which axis is that of the classes, where shapes do not tell: 1 of 
 MODEL = "Which model, where a file holds several."
 
 
-@dataclass(frozen=True)
-class AuditReport:
-    """What an audit found; printed, it is what ``surefoot audit`` prints.
-
-    Attributes:
-        audits: One per model, or the two that are compared.
-        comparison: Which of two is better calibrated; None where one was audited.
-    """
-
-    audits: tuple[Audit, ...]
-    comparison: AuditComparison | None = None
-
-    @property
-    def audit(self) -> Audit:
-        """The only audit; an error where there are several."""
-        if len(self.audits) > 1:
-            names = ", ".join(each.model or each.file for each in self.audits)
-            raise InputError(f"Expected one audit, but there are {len(self.audits)}: {names}. Go through .audits.")
-        return self.audits[0]
-
-    @property
-    def verdict(self) -> CalibrationVerdict:
-        """Over-confident, under-confident, mixed or calibrated, with the numbers that say so."""
-        return self.audit.verdict
-
-    @property
-    def measures(self) -> dict[str, Interval]:
-        """Every measure with its interval, by name; fractions."""
-        return self.audit.measures
-
-    def sentence(self) -> str:
-        """Say in one line what a person can act on."""
-        return self.audit.sentence() if self.comparison is None else self.comparison.sentence()
-
-    def to_json(self) -> dict[str, Any]:
-        """Write everything for machines: fractions, not percent."""
-        comparison = None if self.comparison is None else self.comparison.to_json()
-        return {"audits": [each.to_json() for each in self.audits], "comparison": comparison}
-
-    def parts(self) -> Iterator[Any]:
-        """Lay everything out for a terminal: tables and texts that rich prints."""
-        from surefoot.report.audit_tables import audit_text
-
-        found = self.to_json()
-        yield from audit_text(found["audits"], found["comparison"])
-
-    def write_page(
-        self, path: Path | str, *, command: str | None = None, repairs: Sequence[tuple[str, str]] = ()
-    ) -> Path:
-        """Write the page with the reliability diagrams.
-
-        Args:
-            path: The file to write.
-            command: What was typed.
-            repairs: For each audit what to type next, and what must be known about it.
-
-        Returns:
-            The path.
-        """
-        from surefoot.report.audit_page import write_audit_page
-
-        found = self.to_json()
-        commands, notes = zip(*repairs, strict=True) if repairs else ((), ())
-        return write_audit_page(
-            found["audits"],
-            path,
-            comparison=found["comparison"],
-            command=command,
-            repair_commands=commands,
-            repair_notes=notes,
-        )
-
-    def __str__(self) -> str:
-        """Write what ``surefoot audit`` prints."""
-        return as_text(self.parts())
-
-
 def audit(
     source: Any = None,
-    other: Any = None,
-    *,
+    *others: Any,
     logits: Annotated[bool | Any, LOGITS] = False,
     probs: Annotated[bool | Any, PROBS] = False,
     percent: Annotated[bool, PERCENT] = False,
@@ -122,12 +42,17 @@ def audit(
     labels: Annotated[str | Any | None, LABELS] = None,
     labels_are: Annotated[str | None, LABELS_ARE] = None,
     group: Annotated[
-        str | Sequence[str] | Mapping[str, Any], "Column that divides the rows into slices; can be given again."
+        str | Sequence[str] | Mapping[str, Any],
+        "Column that divides the rows into slices; can be given again. age:4 in four parts, sex*age crossed.",
     ] = (),
     form: Annotated[str | None, FORM] = None,
     normalise: Annotated[str | None, NORMALISE] = None,
     ignore_index: Annotated[int | None, IGNORE_INDEX] = None,
     class_axis: Annotated[int | None, CLASS_AXIS] = None,
+    weights: Annotated[str | Any | None, WEIGHTS] = None,
+    weights_are: Annotated[str | None, WEIGHTS_ARE] = None,
+    skip_missing: Annotated[bool, SKIP_MISSING] = False,
+    header: Annotated[bool | None, HEADER] = None,
     model: Annotated[str | None, MODEL] = None,
     positive: Annotated[
         str | int | None, "Of two classes, the one whose probability is the risk. Default: by name, else 1."
@@ -138,21 +63,30 @@ def audit(
         str | Sequence[str] | None, "What to show: ece,nll,brier; ece:n_bins=30; your own as module:function."
     ] = None,
     class_names: Sequence[str] = (),
+    names: Sequence[str] = (),
     on_rows: Callable[[int, float | None], None] | None = None,
 ) -> AuditReport:
     """Return whether predictions can be trusted, with error bars, and what would repair them.
 
     Args:
-        source: The path of a file, a DataFrame, arrays by name, or batches: pairs of logits and labels; or left out,
-            with ``probs`` or ``logits`` as arrays.
-        other: A second one with predictions for the same examples, to compare with.
+        source: The path of a file; a folder, a pattern or a list of files that are read as one; a DataFrame, or arrays by
+            name; batches, which are pairs of logits and labels; or left out, with ``probs`` or ``logits`` as arrays. Or a
+            model, which is run once over a loader.
+        *others: More with predictions for the same examples: two are compared, more are ranked. Beside a model, the
+            loader.
         logits: Logits, one row per example; or True: the scores in the source are logits.
         probs: Likewise probabilities.
         percent: The scores are probabilities in percent.
         scores: The array or columns with the scores, where their names do not tell.
         labels: The true classes, beside ``probs`` or ``logits``; or the name of their column.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
-        group: Columns that divide the rows into slices; beside ``probs`` or ``logits``, arrays by name.
+        group: Columns that divide the rows into slices, ``"age:4"`` in parts, ``"sex*age"`` crossed; or, for what is in
+            memory, arrays by name: ``{"sex": sex, "sex*age": (sex, age)}``.
+        weights: How much each row counts, beside ``probs`` or ``logits``; or the name of the column. False: all count
+            alike, whatever columns there are.
+        weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
+        skip_missing: Leave rows with a gap in a score, the label or the weight out, instead of refusing them.
+        header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         form: ``multiclass``, ``multilabel``, ``choices`` or ``confidence``, where names and values do not tell.
         normalise: Of files of lm-evaluation-harness ``none``, ``length`` or ``bytes``.
         ignore_index: The label of tokens or pixels that do not count; −100 where nothing is said.
@@ -163,10 +97,12 @@ def audit(
         level: Level of the intervals.
         metrics: What to show beside the verdict; else the usual measures.
         class_names: One per class, beside ``probs`` or ``logits``.
+        names: What to call several sources; else as their files.
         on_rows: Called while reading, with the rows read and their share of all.
 
     Returns:
-        The report: ``print`` it, or take ``verdict``, ``measures``, ``to_json()`` and ``write_page(path)``.
+        The report: ``print`` it, show it in a notebook, or take ``verdict``, ``measures``, ``to_frame()``,
+        ``groups_frame()``, ``to_json()`` and ``save(path)``.
 
     Raises:
         InputError: If the predictions cannot be read or do not tell what they are.
@@ -177,17 +113,28 @@ def audit(
         >>> report.verdict.accuracy.estimate, round(report.verdict.gap.estimate, 4)
         (0.5, 0.35)
     """
-    from surefoot.auditing import audit as audit_models
-    from surefoot.auditing import compare_audits
+    from surefoot.auditing import audit_several
 
-    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are, group, class_names)
+    if is_model(source):
+        from surefoot.auditing import hold_outputs
+
+        if len(others) != 1:
+            raise InputError(
+                f"Expected one loader beside the model, but got {len(others)}. Pass sf.audit(model, loader)."
+            )
+        source, others = hold_outputs(source, others[0], class_names, on_rows), ()
+    source, told = read_source(
+        *(source, logits, probs, percent, scores, labels, labels_are, group, class_names),
+        weights=weights,
+        weights_are=weights_are,
+        skip_missing=skip_missing,
+        header=header,
+    )
     told |= read_form(form, normalise, ignore_index, class_axis)
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
     options |= {"n_bins": bins, "level": level, "metrics": metrics, "on_rows": on_rows}
-    if other is None:
-        return AuditReport(tuple(audit_models(source, **options)))
-    both = compare_audits(source, in_memory(other), **options)
-    return AuditReport((both.a, both.b), both)
+    found = audit_several(source, *map(in_memory, others), names=names, **options)
+    return AuditReport(found.audits, found.comparison, found.ranking)
 
 
 def read_source(
@@ -200,13 +147,18 @@ def read_source(
     labels_are: str | None,
     group: Any = (),
     class_names: Sequence[str] = (),
+    *,
+    weights: Any = None,
+    weights_are: str | None = None,
+    skip_missing: bool = False,
+    header: bool | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """Return the predictions, and what was said about them as the auditing room takes it.
 
     Raises:
         InputError: If there are none, or several things are said at once.
     """
-    from surefoot.auditing import check_meaning
+    from surefoot.auditing import check_counting, check_meaning
 
     arrays = {name: value for name, value in (("logits", logits), ("probs", probs)) if not isinstance(value, bool)}
     said = [name for name, value in (("logits", logits), ("probs", probs), ("percent", percent)) if value is True]
@@ -218,17 +170,29 @@ def read_source(
     groups = (group,) if isinstance(group, str) else tuple(group)
     told = {"kind": said[0] if said else None, "scores": names, "labels": labels, "labels_are": meaning}
     told |= {"groups": groups} if groups else {}
+    if weights_are is not None:
+        told["weights_are"] = check_counting(weights_are, "--weights-are")
+    told |= {"skip_missing": True} if skip_missing else {}
+    told |= {"header": header} if header is not None else {}
+    given = weights is not None and not isinstance(weights, str | bool)
+    if weights is not None and not given:
+        told["weights"] = weights
     if not arrays:
+        if given:
+            raise InputError("Expected weights= as an array beside probs= or logits=. Else name their column.")
         if source is None:
             raise InputError("Expected predictions, but got none. Pass a file, a DataFrame, or probs= and labels=.")
-        return in_memory(source), told
+        return with_arrays(in_memory(source), group), told
     if source is not None or labels is None:
         raise InputError(
             "Expected probs= or logits= with labels= and nothing else, or a file or DataFrame. Pass one of these."
         )
     (name,) = arrays
     told |= {"kind": said[0] if said else name, "scores": (name,), "labels": "labels"}
-    return hold_arrays({name: arrays[name], "labels": labels, **dict(group or {})}, class_names), told
+    held = {name: arrays[name], "labels": labels}
+    if given:
+        held, told = {**held, "weights": weights}, {**told, "weights": "weights"}
+    return with_arrays(hold_arrays(held, class_names), group), told
 
 
 def read_form(
@@ -251,10 +215,41 @@ def read_form(
 
 
 def in_memory(source: Any) -> Any:
-    """Read what is in memory once; a path stays a path."""
-    from surefoot.auditing import hold, is_batches
+    """Read what is in memory once; a path stays a path, and so do several that are read as one."""
+    from surefoot.auditing import hold, is_batches, is_path
 
-    return source if isinstance(source, str | Path) or is_batches(source) else hold(source)
+    return source if is_path(source) or is_batches(source) else hold(source)
+
+
+def is_model(source: Any) -> bool:
+    """Return whether predictions are to be made: by a module of torch, which nobody has who has not imported it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(source, torch.nn.Module)
+
+
+def with_arrays(source: Any, group: Any) -> Any:
+    """Put arrays that divide the rows beside predictions in memory.
+
+    Raises:
+        InputError: If the predictions are in a file, or there is not one array for each name.
+    """
+    from surefoot.auditing import is_path, with_columns
+
+    if not isinstance(group, Mapping) or not group:
+        return source
+    if is_path(source):
+        raise InputError(
+            "Expected names of columns as group= beside a file, but got arrays. Name columns of the file, or pass the "
+            "predictions as arrays too."
+        )
+    columns: dict[str, Any] = {}
+    for name, values in group.items():
+        crossed = name.split("*") if "*" in name and isinstance(values, tuple) else [name]
+        parts = values if len(crossed) > 1 else (values,)
+        if len(crossed) != len(parts):
+            raise InputError(f"Expected {len(crossed)} arrays for the group {name!r}, but got {len(parts)}.")
+        columns |= {each.strip().partition(":")[0]: part for each, part in zip(crossed, parts, strict=True)}
+    return with_columns(source, columns)
 
 
 def hold_arrays(arrays: Mapping[str, Any], class_names: Sequence[str]) -> Any:

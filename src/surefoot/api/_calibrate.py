@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 from surefoot.api._audit import (
     CLASS_AXIS,
     FORM,
+    HEADER,
     IGNORE_INDEX,
     LABELS,
     LABELS_ARE,
@@ -18,6 +19,9 @@ from surefoot.api._audit import (
     PERCENT,
     PROBS,
     SCORES,
+    SKIP_MISSING,
+    WEIGHTS,
+    WEIGHTS_ARE,
     read_form,
     read_source,
 )
@@ -55,6 +59,10 @@ def calibrate(
     normalise: str | None = None,
     ignore_index: int | None = None,
     class_axis: int | None = None,
+    weights: Any = None,
+    weights_are: str | None = None,
+    skip_missing: bool = False,
+    header: bool | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
 ) -> Fitted: ...
@@ -76,6 +84,10 @@ def calibrate(
     normalise: Annotated[str | None, NORMALISE] = None,
     ignore_index: Annotated[int | None, IGNORE_INDEX] = None,
     class_axis: Annotated[int | None, CLASS_AXIS] = None,
+    weights: Annotated[str | Any | None, WEIGHTS] = None,
+    weights_are: Annotated[str | None, WEIGHTS_ARE] = None,
+    skip_missing: Annotated[bool, SKIP_MISSING] = False,
+    header: Annotated[bool | None, HEADER] = None,
     model: Annotated[str | None, MODEL] = None,
     on_rows: OnRows | None = None,
 ) -> CalibratedModel | Fitted:
@@ -96,6 +108,10 @@ def calibrate(
         normalise: Of files of lm-evaluation-harness ``none``, ``length`` or ``bytes``.
         ignore_index: The label of tokens or pixels that do not count; −100 where nothing is said.
         class_axis: Of arrays with more than two axes that of the classes, where shapes do not tell.
+        weights: How much each row counts, as an array or the name of a column; False: all count alike.
+        weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
+        skip_missing: Leave rows with a gap out, instead of refusing them.
+        header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
         on_rows: Called while reading.
 
@@ -121,7 +137,13 @@ def calibrate(
         raise InputError(
             f"Expected a model beside the loader, but got a {type(source).__name__}. Pass a torch.nn.Module."
         )
-    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
+    source, told = read_source(
+        *(source, logits, probs, percent, scores, labels, labels_are),
+        weights=weights,
+        weights_are=weights_are,
+        skip_missing=skip_missing,
+        header=header,
+    )
     told |= read_form(form, normalise, ignore_index, class_axis)
     return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, **told)
 
@@ -141,6 +163,10 @@ def repair(
     normalise: str | None = None,
     ignore_index: int | None = None,
     class_axis: int | None = None,
+    weights: str | bool | None = None,
+    weights_are: str | None = None,
+    skip_missing: bool = False,
+    header: bool | None = None,
     model: str | None = None,
     on_rows: OnRows | None = None,
 ) -> Applied:
@@ -160,6 +186,10 @@ def repair(
         normalise: Of files of lm-evaluation-harness ``none``, ``length`` or ``bytes``.
         ignore_index: The label of tokens or pixels that do not count; −100 where nothing is said.
         class_axis: Of arrays with more than two axes that of the classes, where shapes do not tell.
+        weights: How much each row counts, by the name of a column; False: all count alike.
+        weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
+        skip_missing: Leave rows with a gap out, instead of refusing them.
+        header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
         on_rows: Called while reading.
 
@@ -168,7 +198,13 @@ def repair(
     """
     from surefoot.auditing import apply
 
-    source, told = read_source(source, logits, probs, percent, scores, labels, labels_are)
+    source, told = read_source(
+        *(source, logits, probs, percent, scores, labels, labels_are),
+        weights=weights,
+        weights_are=weights_are,
+        skip_missing=skip_missing,
+        header=header,
+    )
     told |= read_form(form, normalise, ignore_index, class_axis)
     return apply(Path(calibrator), source, Path(out), model=model, on_rows=on_rows, **told)
 

@@ -4,28 +4,41 @@ from surefoot.auditing._batches import is_batches
 from surefoot.auditing._forms import check_form
 from surefoot.auditing._harness import check_normalise
 from surefoot.auditing._labels import check_meaning
-from surefoot.auditing._memory import hold
+from surefoot.auditing._memory import hold, with_columns
+from surefoot.auditing._outputs import hold_outputs
+from surefoot.auditing._paths import find_files, is_path
+from surefoot.auditing._weights import check_counting
 from surefoot.auditing.apply import Applied, apply
 from surefoot.auditing.audit import audit
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.files import files_of, open_predictions
+from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
+from surefoot.auditing.several import Several, audit_several
 
 __all__ = [
     "Applied",
     "Audit",
     "AuditComparison",
     "Fitted",
+    "Ranking",
+    "Several",
     "apply",
     "audit",
+    "audit_several",
     "calibrate",
+    "check_counting",
     "check_form",
     "check_meaning",
     "check_normalise",
     "compare_audits",
     "files_of",
+    "find_files",
     "hold",
+    "hold_outputs",
     "is_batches",
+    "is_path",
     "open_predictions",
+    "with_columns",
 ]

@@ -3,95 +3,24 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
+from surefoot.auditing._beside import LabelRows, Labels, labels_file, open_labels
 from surefoot.auditing._cells import texts
+from surefoot.auditing._groups import group_columns
 from surefoot.auditing._labels import Array, check_meaning
-from surefoot.auditing._names import Pick, is_weight, notes_on_weights, pick_arrays, picked_by_hand, take_apart
+from surefoot.auditing._names import Pick, pick_arrays, picked_by_hand, take_apart
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
+from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._tokens import flat_rows
+from surefoot.auditing._weights import as_weights, pick_weights
 from surefoot.errors import InputError
 from surefoot.schema import LABELS_ARE
-
-
-class StoredArray:
-    """A stored array whose rows are read one after the other.
-
-    Args:
-        file: Positioned at the start of the ``.npy`` data.
-        where: Its name, for messages.
-    """
-
-    def __init__(self, file: IO[bytes], where: str) -> None:
-        self._file, self._where = file, where
-        self.shape, self._fortran, self.dtype = self._header()
-        self._whole: Array | None = None
-        self._done = 0
-
-    def _header(self) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-        try:
-            version = np.lib.format.read_magic(self._file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            header: tuple[tuple[int, ...], bool, np.dtype[np.generic]] = read(self._file)
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(
-                f"Expected a NumPy array, but {self._where} is none ({_one_line(error)}). Save it with np.savez."
-            ) from error
-        return header
-
-    def take(self, n: int) -> Array:
-        """Read the next n rows."""
-        if self.dtype.hasobject:
-            raise InputError(
-                f"Expected plain arrays, but {self._where} holds pickled objects, which could run code. "
-                "Save numbers or texts: np.asarray(list(values))."
-            )
-        start, self._done = self._done, self._done + n
-        if not self._fortran or len(self.shape) < 2:
-            return self._read((n, *self.shape[1:]) if self.shape else ())
-        if self._whole is None:  # stored column by column: no row is complete before the end
-            self._whole = self._read(self.shape[::-1]).T
-        return self._whole[start : start + n]
-
-    def take_flat(self, n: int) -> Array:
-        """Read the next n values, whatever the axes; all rows are taken this way, or none."""
-        if self.dtype.hasobject or not self.shape:
-            return self.take(n).reshape(-1)
-        start, self._done = self._done, self._done + n
-        if not self._fortran:
-            return self._read((n,))
-        if self._whole is None:
-            self._whole = self._read(self.shape[::-1]).T.reshape(-1)
-        return self._whole[start : start + n]
-
-    def _read(self, shape: tuple[int, ...]) -> Array:
-        """Read straight into an array, so that no second copy is in memory."""
-        values = np.empty(shape, self.dtype)
-        if not values.nbytes:
-            return values
-        room, done = values.reshape(-1).view(np.uint8).data, 0
-        try:
-            while done < len(room):
-                got = self._file.readinto(room[done : done + (1 << 22)])  # type: ignore[attr-defined]  # IO does not declare it
-                if not got:
-                    raise InputError(f"Expected a whole file, but {self._where} is cut off. Copy it again.")
-                done += got
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-            raise InputError(
-                f"Expected a whole file, but {self._where} is damaged ({_one_line(error)}). Copy it again."
-            ) from error
-        return values.astype(self.dtype.newbyteorder("="), copy=False)
-
-
-def _one_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 def open_npz(
@@ -100,15 +29,18 @@ def open_npz(
     label: str | None,
     scores: tuple[str, ...] = (),
     class_axis: int | None = None,
+    *,
+    weights: str | bool | None = None,
 ) -> list[Source]:
     """List the predictions in an ``.npz`` file.
 
     Args:
         path: The file.
         group_names: Arrays that divide the rows into slices.
-        label: The array of labels, where its name does not tell.
+        label: The array of labels, where its name does not tell; or their file.
         scores: The array of scores, where its name does not tell.
         class_axis: Of scores with more than two axes that of the classes, where shapes do not tell.
+        weights: The array that says how much a row counts, where its name does not tell; False for none.
 
     Returns:
         One source per set of scores that has labels.
@@ -117,8 +49,11 @@ def open_npz(
         InputError: If the file cannot be read or has no such set.
     """
     shapes = arrays_in(path)
-    for name in (*group_names, *([label] if label else []), *scores):
-        if name not in shapes:
+    group_names = group_columns(group_names, shapes)
+    beside = labels_file(label, list(shapes))
+    label = beside.name if beside else label
+    for name in (*group_names, *([label] if label else []), *scores, *([weights] if isinstance(weights, str) else [])):
+        if name not in shapes and not (beside and name == label):
             raise InputError(
                 f"Expected an array {name!r}, but {path.name} holds {', '.join(shapes) or 'nothing'}. Check its name."
             )
@@ -136,28 +71,14 @@ def open_npz(
     names = _texts(path, class_key) if class_key else ()
     recorded = _texts(path, LABELS_ARE) if LABELS_ARE in shapes else ()
     meaning = check_meaning(recorded[0], f"{LABELS_ARE} in {path.name}") if len(recorded) == 1 else None
-    found = [_npz_source(path, pick, names, group_names, class_axis) for pick in picks]
-    found = [replace(each, tokens=len(shapes[each.columns[0][0]][0]) > 2) for each in found]
-    weights = [key for key, (shape, _) in shapes.items() if is_weight(key) and len(shape) == 1]
-    notes = notes_on_weights(weights, group_names, "Array")
-    return [replace(each, meaning=meaning, settled=meaning is not None, notes=notes) for each in found]
-
-
-def arrays_in(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:
-    """Say what arrays there are, without reading them."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            shapes = {}
-            for name in archive.namelist():
-                if name.endswith(".npy"):
-                    with archive.open(name) as file:
-                        rows = StoredArray(file, f"{path.name}:{name.removesuffix('.npy')}")
-                        shapes[name.removesuffix(".npy")] = rows.shape, rows.dtype
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
-        raise InputError(
-            f"Expected an .npz file, but {path.name} is cut off, damaged or none ({_one_line(error)}). Copy it again."
-        ) from error
-    return shapes
+    used = {*group_names, *(name for pick in picks for name in (*pick.scores, pick.labels))}
+    found = []
+    for pick in picks:
+        flat = [key for key, (shape, _) in shapes.items() if shape == shapes[pick.scores[0]][0][:1]]
+        weight, notes = pick_weights(flat, weights, used, "Array", pick.split)
+        each = _npz_source(path, pick, names, group_names, weight, open_labels(beside) if beside else None, class_axis)
+        found.append(replace(each, notes=notes, tokens=len(shapes[pick.scores[0]][0]) > 2))
+    return [replace(each, meaning=meaning, settled=meaning is not None) for each in found]
 
 
 def _may_be_what_it_says(key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> bool:
@@ -169,39 +90,69 @@ def _may_be_what_it_says(key: str, shape: tuple[int, ...], dtype: np.dtype[np.ge
 
 
 def _npz_source(
-    path: Path, pick: Pick, class_names: tuple[str, ...], group_names: tuple[str, ...], class_axis: int | None
+    path: Path,
+    pick: Pick,
+    class_names: tuple[str, ...],
+    group_names: tuple[str, ...],
+    weight: str | None = None,
+    beside: Labels | None = None,
+    class_axis: int | None = None,
 ) -> Source:
     (key,) = pick.scores
+    n_labels = None if beside is None else sum(map(len, beside()))
 
     def start() -> Generator[Raw]:
         with zipfile.ZipFile(path) as archive, ExitStack() as files:
-            columns = {}
-            for name in dict.fromkeys((key, pick.labels, *group_names)):
+            columns: dict[str, StoredArray | LabelRows] = {}
+            if beside is not None:
+                columns[pick.labels] = files.enter_context(closing(LabelRows(beside, n_labels)))
+            for name in dict.fromkeys((key, pick.labels, *group_names, *([weight] if weight else []))):
+                if name in columns:
+                    continue
                 file = files.enter_context(archive.open(f"{name}.npy"))
                 columns[name] = StoredArray(file, f"{path.name}:{name}")
-            yield from _raws(columns, key, pick.labels, group_names, path.name, class_axis)
+            yield from _raws(columns, key, pick.labels, group_names, path.name, weight, class_axis)
 
     def start_labels() -> Generator[Array]:
+        if beside is not None:
+            yield from beside()
+            return
         with zipfile.ZipFile(path) as archive, archive.open(f"{pick.labels}.npy") as file:
             yield from _labels(StoredArray(file, f"{path.name}:{pick.labels}"))
 
-    took = f"{key!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
+    def start_groups() -> Generator[Mapping[str, Array]]:
+        with zipfile.ZipFile(path) as archive, ExitStack() as files:
+            opened = {name: files.enter_context(archive.open(f"{name}.npy")) for name in group_names}
+            rows = {name: StoredArray(file, f"{path.name}:{name}") for name, file in opened.items()}
+            for parts in zip(*map(_labels, rows.values()), strict=False):
+                yield {name: texts(part) for name, part in zip(rows, parts, strict=True)}
+
+    took = f"{key!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels" + as_weights(weight)
     columns = ((key,), pick.labels)
-    return Source(pick.model, pick.split, took, pick.kind, class_names, path.name, columns, start, start_labels)
+    found = Source(pick.model, pick.split, took, pick.kind, class_names, path.name, columns, start, start_labels)
+    return replace(found, weights=weight, start_groups=start_groups)
 
 
 def _raws(
-    columns: Mapping[str, StoredArray],
+    columns: Mapping[str, StoredArray | LabelRows],
     key: str,
     labels: str,
     group_names: Sequence[str],
     where: str,
-    class_axis: int | None,
+    weight: str | None = None,
+    class_axis: int | None = None,
 ) -> Generator[Raw]:
     scores = columns[key]
     if len(scores.shape) > 2:
-        groups = {name: columns[name].take(columns[name].shape[0]) for name in group_names}
-        yield from flat_rows(scores, columns[labels], groups, class_axis, where)
+        truth = columns[labels]
+        if not isinstance(scores, StoredArray) or not isinstance(truth, StoredArray) or weight is not None:
+            raise InputError(
+                f"Expected scores with more than two axes and their labels in one file, and no weights, but {where} has "
+                "others. Save both in one .npz, and leave the weights out."
+            )
+        arrays = {name: array for name in group_names if isinstance(array := columns[name], StoredArray)}
+        groups = {name: array.take(array.shape[0]) for name, array in arrays.items()}
+        yield from flat_rows(scores, truth, groups, class_axis, where)
         return
     lengths = {rows.shape[0] if rows.shape else 0 for rows in columns.values()}
     if len(lengths) > 1:
@@ -216,7 +167,7 @@ def _raws(
         size = min(step, n - start)
         taken = {name: rows.take(size) for name, rows in columns.items()}
         groups = {name: texts(taken[name]) for name in group_names}
-        yield Raw(taken[key], taken[labels], groups, (start + size) / n)
+        yield Raw(taken[key], taken[labels], groups, (start + size) / n, taken[weight] if weight else None)
 
 
 def _labels(rows: StoredArray) -> Generator[Array]:
@@ -253,23 +204,29 @@ def open_npy(path: Path, label: str | None, class_axis: int | None = None) -> li
     if beside is None or not beside.is_file():
         found = f"{beside} does not exist" if beside else "found none"
         raise InputError(f"Expected labels beside {path.name}, but {found}. Pass --labels FILE.npy.")
+    start_beside = open_labels(beside)
+    n_labels = sum(map(len, start_beside())) if beside.suffix != ".npy" else None
     picks, _ = pick_arrays([path.stem], "labels", path.name)
     kind = picks[0].kind if picks else None
 
     def start() -> Generator[Raw]:
-        with path.open("rb") as first, beside.open("rb") as second:
-            columns = {"scores": StoredArray(first, path.name), "labels": StoredArray(second, beside.name)}
-            yield from _raws(columns, "scores", "labels", (), path.name, class_axis)
-
-    def start_labels() -> Generator[Array]:
-        with beside.open("rb") as file:
-            yield from _labels(StoredArray(file, beside.name))
+        with path.open("rb") as first, beside.open("rb") as second, closing(LabelRows(start_beside, n_labels)) as rows:
+            labels = StoredArray(second, beside.name) if n_labels is None else rows
+            yield from _raws(
+                {"scores": StoredArray(first, path.name), "labels": labels},
+                "scores",
+                "labels",
+                (),
+                path.name,
+                None,
+                class_axis,
+            )
 
     took = f"{path.name} as {kind or 'scores'}, {beside.name} as labels"
     columns = (("",), beside.name)
     with path.open("rb") as file:
         tokens = len(StoredArray(file, path.name).shape) > 2
-    return [Source("", "", took, kind, (), path.name, columns, start, start_labels, tokens=tokens)]
+    return [Source("", "", took, kind, (), path.name, columns, start, start_beside, tokens=tokens)]
 
 
 def labels_beside(path: Path, label: str | None) -> Path | None:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.auditing._arrays import StoredArray, arrays_in
 from surefoot.auditing._cells import Column, texts
 from surefoot.auditing._columns import score_like
 from surefoot.auditing._labels import MISSING, Array
 from surefoot.auditing._readers import Batch, Batches
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
+from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._told import Said
 from surefoot.errors import InputError
 

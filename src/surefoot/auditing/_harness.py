@@ -23,7 +23,7 @@ from surefoot.auditing._told import Normalise
 from surefoot.errors import InputError
 
 _KEYS = {"doc_id", "arguments", "filtered_resps", "target"}
-_MOST_TASKS = 1000
+_MOST_TASKS = 50  # that are slices; of more only what they say together
 _DATED = re.compile(r"_\d{4}-\d\d-\d\dT[\d.:-]+$")
 _ROWS = 4096
 _SAID: dict[Normalise, str] = {
@@ -189,7 +189,9 @@ def _source(
     scores, counts = padded([each.scores for each in questions], 0, where)
     labels = np.array([label for task in tasks for label in task.labels], np.int64)
     names = np.repeat([task.name for task in tasks], [len(task.labels) for task in tasks])
-    held: dict[str, Array] = {"task": names} if len(tasks) > 1 else {}
+    held: dict[str, Array] = {"task": names} if 1 < len(tasks) <= _MOST_TASKS else {}
+    if len(tasks) > _MOST_TASKS:
+        notes = (*notes, f"{len(tasks)} tasks are pooled: with more than {_MOST_TASKS} none is shown by itself.")
     held |= {name: texts([each.groups[name] for each in questions]) for name in groups if name != "task"}
     digest = hashlib.blake2b(digest_size=16)
     for name, each in zip(names, questions, strict=True):
@@ -217,6 +219,6 @@ def _source(
         notes=notes,
         form="choices",
         n_classes=scores.shape[1],
-        most_slices=_MOST_TASKS,
+        groups=tuple(held),
         rows_digest=digest.hexdigest(),
     )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from surefoot.auditing._cells import Column
-from surefoot.auditing._labels import Meaning
+from surefoot.auditing._labels import Array, Meaning
 from surefoot.auditing._names import Split, take_apart
 from surefoot.auditing._readers import Batch
 from surefoot.errors import InputError
 from surefoot.schema import Form, Predictions
+
+_COARSE = 2**-7  # by which a sum of numbers in bfloat16 may be off
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Held:
         meaning: What the labels mean, where that is known.
         split: Of which split the rows are, where that is known.
         form: What rows and columns are, where that is known.
+        weights: What the column of weights is called, where that is known.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Held:
     meaning: Meaning | None = None
     split: Split = ""
     form: Form = "multiclass"
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
@@ -71,21 +75,37 @@ def hold(source: Any) -> Held:
         return source
     if isinstance(source, Predictions):
         columns = {"logits": source.logits, "labels": source.labels}
-        name = f"predictions of the {source.split} split"
-        return Held(name, columns, source.class_names, "from-0", source.split, source.form)
+        columns |= {} if source.weights is None else {"weights": source.weights}
+        name, weights = f"predictions of the {source.split} split", None if source.weights is None else "weights"
+        return Held(name, columns, source.class_names, "from-0", source.split, source.form, weights)
     name = type(source).__name__
     if isinstance(source, Mapping):
         arrays = {str(key): as_column(values) for key, values in source.items()}
         classes = next((key for key in arrays if (part := take_apart(key)) and part.role == "classes"), None)
         names = tuple(map(str, arrays.pop(classes))) if classes else ()
         return Held("arrays", arrays, names)
+    if hasattr(source, "collect_schema"):  # polars, perhaps not computed yet
+        source = source.lazy().collect()
     if hasattr(source, "to_pydict"):  # pyarrow
-        return Held(name, {str(key): as_column(values) for key, values in source.to_pydict().items()})
+        return Held(name, {str(key): as_column(source[key]) for key in source.schema.names})
     if hasattr(source, "columns") and hasattr(source, "__getitem__") and not hasattr(source, "detach"):
         return Held(name, {str(key): as_column(source[key]) for key in source.columns})
     raise InputError(
         f"Expected a file, a DataFrame or arrays by name, but got a {name}. Pass a path, or probs= and labels=."
     )
+
+
+def with_columns(held: Held, columns: Mapping[str, Any]) -> Held:
+    """Put more columns beside those of predictions in memory.
+
+    Args:
+        held: The predictions.
+        columns: By name, one value per row.
+
+    Returns:
+        Both together; a column of the same name is replaced.
+    """
+    return replace(held, columns={**held.columns, **{name: as_column(values) for name, values in columns.items()}})
 
 
 def as_column(values: Any) -> Column:
@@ -99,9 +119,10 @@ def as_column(values: Any) -> Column:
     """
     if hasattr(values, "detach"):  # a tensor, of types that NumPy may not know
         values = values.detach().cpu()
+        coarse = "bfloat16" in str(values.dtype)
         known = str(values.dtype) in ("torch.float32", "torch.float64") or not values.is_floating_point()
-        values = values if known else values.float()
-        return np.asarray(values.numpy())
+        found = np.asarray((values if known else values.double()).numpy())
+        return _sum_to_one(found) if coarse else found
     if hasattr(values, "isna"):  # pandas, whose gaps have many shapes
         gaps = values.isna()
         plain = values.dtype.kind in "fiub" and not gaps.any()
@@ -109,7 +130,27 @@ def as_column(values: Any) -> Column:
         return np.asarray(values) if plain else _rows(rows)
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         return values
-    return _rows(values.to_list() if hasattr(values, "to_list") else list(values))
+    if getattr(values, "null_count", None) is not None and (found := _without_gaps(values)) is not None:
+        return found
+    plain = next((getattr(values, name) for name in ("to_pylist", "to_list") if hasattr(values, name)), None)
+    return _rows(list(values) if plain is None else plain())
+
+
+def _sum_to_one(rows: Array) -> Array:
+    """Take away what eight bits round off shares, so that rows which sum to nearly 1 do so again."""
+    sums = rows.sum(axis=-1, keepdims=True) if rows.ndim == 2 and rows.shape[1] > 1 else np.zeros(1)
+    are_shares = rows.size and rows.min() >= 0 and bool((np.abs(sums - 1) <= _COARSE).all())
+    shares: Array = rows / sums if are_shares else rows
+    return shares
+
+
+def _without_gaps(values: Any) -> Column | None:
+    """Read a column of numbers of pyarrow or polars as it lies in memory; None where there are gaps or other things."""
+    gaps = values.null_count() if callable(values.null_count) else values.null_count
+    if gaps:
+        return None
+    found = np.asarray(values.to_numpy())
+    return found if found.dtype.kind in "fiub" else None
 
 
 def _rows(rows: list[Any]) -> Column:

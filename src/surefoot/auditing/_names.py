@@ -196,20 +196,5 @@ def is_weight(name: str) -> bool:
     return bool(re.search(r"(?:^|[^a-z])weights?(?:$|[^a-z])", words)) or words in _WEIGHTS
 
 
-def notes_on_weights(names: Iterable[str], used: Iterable[str], what: str) -> tuple[str, ...]:
-    """Return which weights were not used.
-
-    Args:
-        names: Columns or arrays that are called as weights.
-        used: Those that are used for something else.
-        what: Column or array.
-
-    Returns:
-        One sentence for each.
-    """
-    unused = [name for name in names if name not in set(used)]
-    return tuple(f"{what} {name!r} was not used: every row counts once, whatever its weight." for name in unused)
-
-
 _WEIGHTS = {"wt", "freq", "frequency", "count", "counts", "multiplicity"}
 _PREDICTED = {"pred", "preds", "predicted", "prediction", "guess", "guessed", "model"}

@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from surefoot.auditing._arrays import StoredArray
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import take_apart
 from surefoot.auditing._readers import TABLES, read_table, table_suffix
+from surefoot.auditing._stored import StoredArray
 
 _ROWS = 4096
 Columns = dict[str, Sequence[Any]]

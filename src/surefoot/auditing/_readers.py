@@ -11,36 +11,78 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
 from surefoot.auditing._fast import blocks_of_lines, parse_csv, parse_jsonl
+from surefoot.auditing._feather import record_batches
+from surefoot.auditing._header import LINES, header_of
 from surefoot.auditing._json import each_key_once, rows_or_columns
 from surefoot.auditing._labels import Array
+from surefoot.auditing._parts import check_columns, shares
+from surefoot.auditing._paths import Files, find_files, suffix_of
 from surefoot.errors import InputError
 
+_UNREADABLE = (UnicodeDecodeError, csv.Error, EOFError, OSError, zlib.error, ValueError)
 Columns = dict[str, Sequence[Any] | Array]
 Batch = tuple[Columns, float | None]  # and how much of the file has been read
 # Starts anew: rows at once, columns wanted, and which of them must hold numbers, where it is known.
 Batches = Callable[[int, Sequence[str] | None, Sequence[str]], Generator[Batch]]
 
 
-def read_table(path: Path) -> Batches:
+def read_table(path: Path | Files, header: bool | None = None) -> Batches:
     """Make ready to read a table.
 
     Args:
-        path: Its ending says what it is; ``.gz`` may follow.
+        path: Its ending says what it is; ``.gz`` may follow. A folder, a pattern or several files are read as one.
+        header: Whether the first line of a text holds names; else its cells tell.
 
     Returns:
         A function that starts reading from the first row. What is wrong with the file comes out as one clear line.
     """
-    start = _READERS[table_suffix(path)](path)
+    files = path if isinstance(path, Files) else find_files(path)
+    starts = {each: _read_one(each, header) for each in dict.fromkeys(files.paths)}
+    if len(files.paths) == 1:
+        return starts[files.paths[0]]
+    check_columns(files, lambda each: names_in(starts[each]))
+
+    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
+        for each, share in shares(files.paths):
+            with closing(starts[each](n, names, numbers)) as reading:
+                for columns, own in reading:
+                    yield columns, share(own)
+
+    return batches
+
+
+def names_in(batches: Batches) -> list[str]:
+    """List the columns of a table; nothing where it has no rows."""
+    with closing(batches(1, None, ())) as reading:
+        first, _ = next(reading, ({}, None))
+    return list(first)
+
+
+def has_header(path: Path, header: bool | None = None) -> bool:
+    """Return whether a table names its columns; else they are called by their numbers from 0."""
+    if header is not None or table_suffix(path) not in _TEXTS:
+        return header is not False
+    try:
+        file, _ = _open(path)
+        with file:
+            return _header(file, None, path.name)[1] is not None
+    except _UNREADABLE:  # which reading it says better
+        return True
+
+
+def _read_one(path: Path, header: bool | None) -> Batches:
+    start = _csv(path, header) if table_suffix(path) in _TEXTS else _READERS[table_suffix(path)](path)
 
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         try:
             yield from start(n, names, numbers)
-        except (UnicodeDecodeError, csv.Error, EOFError, OSError, zlib.error, ValueError) as error:
+        except _UNREADABLE as error:
             reason = str(error).partition("\n")[0].rstrip(".")
             raise InputError(
                 f"Expected a whole {table_suffix(path)} file, but {path.name} cannot be read ({reason}). Check it."
@@ -50,8 +92,8 @@ def read_table(path: Path) -> Batches:
 
 
 def table_suffix(path: Path) -> str:
-    """Return the ending that counts."""
-    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    """Return the ending that counts; of a folder that of its files."""
+    return find_files(path).suffix if path.is_dir() else suffix_of(path)
 
 
 def _open(path: Path) -> tuple[IO[bytes], Callable[[], float | None]]:
@@ -77,21 +119,33 @@ def _has_pyarrow() -> bool:
     return importlib.util.find_spec("pyarrow") is not None
 
 
-def _csv(path: Path) -> Batches:
+def _header(file: IO[bytes], said: bool | None, where: str) -> tuple[str, list[str] | None, int]:
+    """Read delimiter, names and how many columns there are, and leave the file at the first row."""
+    place = file.tell()
+    first = file.readline().decode()
+    delimiter = max(",;\t|", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
+    cells = next(csv.reader([first], delimiter=delimiter), [])
+    after = file.tell()
+    rest = [line.decode(errors="replace") for line in islice(iter(file.readline, b""), LINES)]
+    header = header_of(cells, list(csv.reader(rest, delimiter=delimiter)), said, where) if cells else []
+    file.seek(place if header is None else after)
+    return delimiter, header, len(cells)
+
+
+def _csv(path: Path, said: bool | None = None) -> Batches:
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         file, share = _open(path)
         with file:
-            first = file.readline().decode()
-            delimiter = max(",;\t|", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
-            header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+            delimiter, named, width = _header(file, said, path.name)
+            header = list(map(str, range(width))) if named is None else named
             _check_once(header, path)
+            line = 0 if named is None else 1
             if names is None or not _has_pyarrow():
                 wanted = header if names is None else names
                 with _text(file) as text:
-                    for columns in _csv_rows(text, 1, header, delimiter, wanted, n, path):
+                    for columns in _csv_rows(text, line, header, delimiter, wanted, n, path):
                         yield columns, share()
                 return
-            line = 1
             for block in blocks_of_lines(file, quotes=True):
                 found = parse_csv(block, header, delimiter, names, numbers)
                 plain = _csv_rows(_text(io.BytesIO(block)), line, header, delimiter, names, n, path)
@@ -227,6 +281,16 @@ def _parquet(path: Path) -> Batches:
     return batches
 
 
+def _feather(path: Path) -> Batches:
+    def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
+        for batch, share in record_batches(path, n, names):
+            _check_once(batch.schema.names, path)
+            pairs = zip(batch.schema.names, batch.columns, strict=True)
+            yield {name: _arrow_column(column) for name, column in pairs}, share
+
+    return batches
+
+
 def _arrow_column(column: Any) -> Sequence[Any] | Array:
     from pyarrow import compute, types
 
@@ -253,5 +317,8 @@ _READERS: dict[str, Callable[[Path], Batches]] = {
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
     ".parquet": _parquet,
+    ".feather": _feather,
+    ".arrow": _feather,
 }
 TABLES = tuple(_READERS)
+_TEXTS = (".csv", ".tsv", ".txt")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,12 +18,14 @@ from surefoot.auditing._forms import Bins, bins_of, has_classes, is_mean, scale_
 from surefoot.auditing._kind import no_probabilities
 from surefoot.auditing._labels import Array
 from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
-from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream
 from surefoot.registry import Part
 from surefoot.schema import Form
 from surefoot.seeding import generator
+
+if TYPE_CHECKING:
+    from surefoot.auditing._slicing import Slicing
 
 SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
 LEAST_SAMPLED = 2_000  # rows, however many classes there are
@@ -75,6 +77,7 @@ class Reading:
     slices: dict[str, dict[str, Bins]] = field(default_factory=dict)  # by column and value
     class_slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # the same for each of two classes
     form: Form = "multiclass"
+    rows_digest: str = ""  # what the rows are of, where something says so
     n: int = 0
     n_classes: int = 0  # or the most choices of a row
     by_class: bool = False  # whether columns are classes, and few enough for tables over them
@@ -105,6 +108,7 @@ def read(
     metrics: Sequence[str] = (),
     sampled_values: int = SAMPLED_VALUES,
     on_rows: OnRows | None = None,
+    slicing: Slicing | None = None,
 ) -> Reading:
     """Walk through all rows once.
 
@@ -115,12 +119,14 @@ def read(
         metrics: Keys of those that are wanted; NLL and Brier score, and what bins tell, are always there.
         sampled_values: How many rows × classes to keep.
         on_rows: Called while reading.
+        slicing: How rows are divided into slices; not at all where it is left out.
 
     Returns:
         Sums, slices and samples. The same rows of equally long sources are sampled, so two can be paired. Labels that
         can hardly belong to the scores are refused.
     """
     reading = Reading(bins_of(source.form, n_bins), Stream("classwise_ece", n_bins=n_bins), form=source.form)
+    reading.rows_digest = source.rows_digest
     top = top_of(source.form)
     parts = {key: part_of(key, n_bins) for key in dict.fromkeys([*ALWAYS, *metrics])}
     means = {key: found for key, found in parts.items() if is_mean(found[0], source.form)}
@@ -150,10 +156,10 @@ def read(
             reading.of_wrong[key].add(values[~correct])
         for stream in reading.streams.values():
             stream.update(probs, labels)
-        _add_slices(reading.slices, lambda: bins_of(source.form, n_bins), chunk, probs, labels, source)
+        chunk = replace(chunk, groups={} if slicing is None else slicing.of(chunk.groups))
+        _add_slices(reading.slices, lambda: bins_of(source.form, n_bins), chunk, probs, labels)
         if probs.shape[1] == 2 and source.form == "multiclass":
-            new = lambda: Stream("classwise_ece", n_bins=n_bins)  # noqa: E731
-            _add_slices(reading.class_slices, new, chunk, probs, labels, source)
+            _add_slices(reading.class_slices, lambda: Stream("classwise_ece", n_bins=n_bins), chunk, probs, labels)
         logits = chunk.scores if source.kind == "logits" else _logits(log_p, source).numpy().astype(chunk.scores.dtype)
         rows.add(room_for(logits.shape[1], sampled_values), logits, chunk.labels, folds.next(len(labels)))
         tops.add(MOST_RANKED, confidence.numpy(), correct.numpy())
@@ -238,16 +244,10 @@ def _add_slices(
     chunk: Chunk,
     probs: Tensor,
     labels: Tensor,
-    source: Source,
 ) -> None:
     for column, values in chunk.groups.items():
         found = slices.setdefault(column, {})
         names, places = np.unique(values, return_inverse=True)
-        if len(found.keys() | set(map(str, names))) > source.most_slices:
-            raise InputError(
-                f"Expected at most {source.most_slices} slices, but {column!r} has more values in {source.where}. "
-                "Group by something with few values."
-            )
         for number, name in enumerate(names):
             rows = torch.from_numpy(np.flatnonzero(places == number))
             found.setdefault(str(name), new()).update(probs[rows], labels[rows])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,24 +13,23 @@ _SHOWN = 5  # rows, columns or values that are named; the others are counted
 
 
 class Gaps:
-    """Counts rows in which a score or the label is missing, NaN or infinite."""
+    """Counts rows in which a score, the label or the weight is missing, NaN or infinite."""
 
     def __init__(self) -> None:
         self._n = self._count = 0
         self._rows: list[int] = []
         self._columns: dict[str, int] = {}
 
-    def add(self, bad: Array, names: Sequence[str], no_label: Array, label: str) -> None:
+    def add(self, bad: Array, names: Sequence[str], others: Mapping[str, Array]) -> None:
         """Look at the next rows.
 
         Args:
             bad: Where scores are no finite numbers, shape ``(n,)`` or ``(n, classes)``.
             names: What their columns are called, or their array.
-            no_label: Which rows have no label.
-            label: What the labels are called.
+            others: Which rows have no label, and no weight, by what these are called.
         """
         by_class = bad.reshape(len(bad), -1)
-        off = by_class.any(axis=1) | no_label
+        off = np.any([by_class.any(axis=1), *others.values()], axis=0)
         self._rows += (self._n + np.flatnonzero(off)[: _SHOWN - len(self._rows)]).tolist()
         self._n, self._count = self._n + len(off), self._count + int(off.sum())
         called = names if len(names) == by_class.shape[1] else [f"{names[0]}[{k}]" for k in range(by_class.shape[1])]
@@ -38,19 +37,37 @@ class Gaps:
             called = [f"column {k}" for k in range(by_class.shape[1])]
         for k in np.flatnonzero(by_class.any(axis=0)).tolist():
             self._columns[called[k]] = self._columns.get(called[k], 0) + int(by_class[:, k].sum())
-        if no_label.any():
-            self._columns[label] = self._columns.get(label, 0) + int(no_label.sum())
+        for name, missing in others.items():
+            if missing.any():
+                self._columns[name] = self._columns.get(name, 0) + int(missing.sum())
 
     def error(self, where: str) -> InputError:
         """Make the error that says what was found."""
         has = "has" if self._count == 1 else "have"
         these = "this row" if self._count == 1 else "these rows"
-        columns = [f"{name!r} {count:,}×" for name, count in self._columns.items()]
         return InputError(
             f"Expected a finite number in every score and a label in every row, but {self._count:,} of {self._n:,} "
-            f"rows {has} a gap, NaN or infinity ({_list('row', self._rows, self._count)}; in {_few(columns)}) in "
-            f"{where}. Leave {these} out, or fill in what is missing."
+            f"rows {has} a gap, NaN or infinity ({_list('row', self._rows, self._count)}; in {self._where()}) in "
+            f"{where}. Leave {these} out with --skip-missing, or fill in what is missing."
         )
+
+    def note(self) -> str:
+        """Say how many rows were left out, and for which columns; nothing where none was."""
+        if not self._count:
+            return ""
+        was = "row was" if self._count == 1 else "rows were"
+        return (
+            f"{self._count:,} of {self._n:,} {was} left out for a gap, NaN or infinity (in {self._where()}); rows are "
+            "numbered without them."
+        )
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether every row has a gap."""
+        return self._count == self._n
+
+    def _where(self) -> str:
+        return _few([f"{name!r} {count:,}×" for name, count in self._columns.items()])
 
 
 class StrangeLabels:

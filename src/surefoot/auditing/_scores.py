@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.auditing._arrays import StoredArray, arrays_in
 from surefoot.auditing._cells import floats
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind, take_apart
 from surefoot.auditing._readers import read_table
 from surefoot.auditing._source import SUM_TOLERANCE, from_percent, rows_per_chunk
+from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._told import Said
 from surefoot.errors import InputError
 
@@ -181,6 +181,8 @@ def _columns_of(path: Path, first: Mapping[str, Sequence[Any] | Array], fitted: 
     if lists:
         return (min(lists, key=lambda part: _RANK[part.role]).key,)
     numbers = tuple(map(str, range(fitted.n_classes or 0)))
+    if tuple(first) == numbers or (tuple(first) == ("0",) and _two(fitted)):  # columns without names
+        return tuple(first)
     for names in filter(None, (fitted.class_names, numbers)):
         for prefix in ("", *_PREFIXES):
             if all(f"{prefix}{name}" in first for name in names) and (prefix or names is not numbers):

@@ -13,6 +13,7 @@ from surefoot.auditing._choices import check_choices, check_places, counts_of
 from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels, one_per_row, true_or_not
 from surefoot.auditing._names import Kind, Split
 from surefoot.auditing._rows import Gaps, StrangeLabels
+from surefoot.auditing._weights import Counting, StrangeWeights, are_valid, no_weight_at_all
 from surefoot.errors import InputError
 from surefoot.schema import Form
 
@@ -23,7 +24,6 @@ VALUES_AT_ONCE = 1 << 18  # rows × classes per chunk: a few megabytes, whatever
 ROWS_AT_ONCE = 32  # at least, also of vocabularies, so that steps of Python do not count
 WIDE_AT_ONCE = 1 << 21  # but never more values than this for their sake
 SUM_TOLERANCE = 1e-3  # a softmax in half precision is off by almost this much
-MOST_SLICES = 50
 MOST_ROUNDED = 5.0  # percent that the sum of rounded percentages may be off
 
 
@@ -77,11 +77,13 @@ class Source:
         form: What rows and columns are; see :class:`~surefoot.schema.Predictions`.
         weights: The array or column that says how much a row counts; None where all count alike.
         n_classes: How many columns of scores the first rows have; 0 until that is known.
-        most_slices: How many values a group column may have.
         tokens: Whether rows are the tokens or pixels of arrays with more than two axes.
         ignored: Counts the rows that were left out because their label does not count.
         once: Whether the rows can be read only once.
         rows_digest: What the rows are of, such as the numbers of the questions; empty where nothing says so.
+        groups: What divides the rows into slices, as it was asked for.
+        start_groups: Starts reading the columns that this takes, alone; None where that is no faster.
+        weights_are: How much a row represents, or for how many independent rows it stands.
     """
 
     model: str
@@ -100,11 +102,13 @@ class Source:
     form: Form = "multiclass"
     weights: str | None = None
     n_classes: int = 0
-    most_slices: int = MOST_SLICES
     rows_digest: str = ""
     tokens: bool = False
     ignored: Ignored | None = None
     once: bool = False
+    groups: tuple[str, ...] = ()
+    start_groups: Callable[[], Generator[Mapping[str, Array]]] | None = None
+    weights_are: Counting = "importance"
 
     @property
     def name(self) -> str:
@@ -114,6 +118,7 @@ class Source:
     def chunks(self) -> Generator[Chunk]:
         """Read all rows, some at a time."""
         row, width = 0, None
+        total, anything = 0.0, False
         with closing(self.start()) as reading:
             for raw in reading:
                 scores = self.scores(raw, row)
@@ -134,8 +139,13 @@ class Source:
                     check_places(numbers, counts, row, self.where)
                 if off.any():
                     self.refuse_labels(scores.shape[1])
-                yield Chunk(scores, numbers, raw.groups, raw.share, raw.weights)
+                weights = self.weights_of(raw)
+                total += 1.0 if weights is None else float(weights.sum())
+                yield Chunk(scores, numbers, raw.groups, raw.share, weights)
+                anything = True
                 row += len(numbers)
+        if anything and not total:
+            raise no_weight_at_all(self.weights or "", self.where)
 
     def _ragged(self, raw: Raw, start: int, width: int) -> InputError:
         counts = raw.counts if raw.counts is not None else np.full(len(raw.scores), raw.scores.shape[1])
@@ -170,20 +180,47 @@ class Source:
             scores = np.stack([np.zeros_like(scores) if self.kind == "logits" else 1 - scores, scores], axis=1)
         return scores
 
-    def refuse_gaps(self) -> None:
-        """Look through all rows for what is missing, and say how many, where and in which columns."""
+    def weights_of(self, raw: Raw) -> Array | None:
+        """Return how much each row counts, in float64, and refuse what no weight can be."""
+        if raw.weights is None:
+            return None
+        weights = check_weights(raw.weights, self.where)
+        if not np.isfinite(weights).all():
+            self.refuse_gaps()
+        if not are_valid(weights, self.weights_are):
+            strange = StrangeWeights(self.weights_are)
+            with closing(self.start()) as reading:
+                for each in reading:
+                    strange.add(check_weights(each.weights, self.where))
+            raise strange.error(self.weights or "", self.where)
+        return weights
+
+    def gaps_in(self, raw: Raw) -> tuple[Array, Array, Array]:
+        """Mark what is missing: scores by row and column, labels and weights by row."""
+        scores = check_scores(raw.scores, self.where)
+        several = self.form == "multilabel"  # whose labels are a matrix; what is wrong with one is said elsewhere
+        labels = raw.labels if several else one_per_row(raw.labels, scores.shape, self.where)[0]
+        no_weight = np.zeros(len(labels), bool)
+        if raw.weights is not None:
+            no_weight = ~np.isfinite(check_weights(raw.weights, self.where))
+        absent = scores == -np.inf if self.form == "choices" else False
+        bad: Array = ~(np.isfinite(scores) | absent)
+        gone = no_weight & False if several else missing_labels(labels, self.class_names)
+        return bad.reshape(len(bad), -1), gone, no_weight
+
+    def count_gaps(self) -> Gaps:
+        """Look through all rows for what is missing, and count it."""
         names, label = self.columns
         gaps = Gaps()
         with closing(self.start()) as reading:
             for raw in reading:
-                scores = check_scores(raw.scores, self.where)
-                if self.form == "multilabel":
-                    gaps.add(~np.isfinite(scores), names, np.zeros(len(scores), bool), label)
-                    continue
-                labels, _ = one_per_row(raw.labels, scores.shape, self.where)
-                absent = (scores == -np.inf) if self.form == "choices" else np.zeros(scores.shape, bool)
-                gaps.add(~(np.isfinite(scores) | absent), names, missing_labels(labels, self.class_names), label)
-        raise gaps.error(self.where)
+                bad, no_label, no_weight = self.gaps_in(raw)
+                gaps.add(bad, names, {label: no_label, **({self.weights: no_weight} if self.weights else {})})
+        return gaps
+
+    def refuse_gaps(self) -> None:
+        """Say how many values are missing, where and in which columns."""
+        raise self.count_gaps().error(self.where)
 
     def refuse_labels(self, n_classes: int) -> None:
         """Look through all labels for those that are no class, and say how many, where and what they are."""
@@ -227,6 +264,25 @@ def check_scores(scores: Array, where: str) -> Array:
         )
     wanted = np.float32 if scores.dtype.kind == "f" and scores.dtype.itemsize <= 4 else np.float64
     return scores.astype(wanted, copy=False)
+
+
+def check_weights(weights: Array | None, where: str) -> Array:
+    """Refuse what cannot be weights.
+
+    Args:
+        weights: One number per row.
+        where: The file, for messages.
+
+    Returns:
+        The same as float64.
+
+    Raises:
+        InputError: If they are no numbers, or several per row.
+    """
+    if weights is None or weights.dtype.kind not in "fiub" or weights.ndim != 1:
+        got = "none" if weights is None else f"{weights.dtype} {weights.shape}"
+        raise InputError(f"Expected a number per row as weights, but got {got} in {where}. Save one number per row.")
+    return weights.astype(np.float64, copy=False)
 
 
 def from_percent(scores: Array) -> Array:

@@ -11,18 +11,19 @@ import numpy as np
 from surefoot.auditing._cells import Column, choices, floats, labels, texts
 from surefoot.auditing._choices import is_ragged
 from surefoot.auditing._columns import by_hand, pick_by_values, pick_columns
+from surefoot.auditing._groups import group_columns
+from surefoot.auditing._header import is_fraction
 from surefoot.auditing._labels import Array, texts_of
 from surefoot.auditing._names import (
     Pick,
-    is_weight,
     label_column,
-    notes_on_weights,
     pick_arrays,
     picked_by_hand,
     take_apart,
 )
 from surefoot.auditing._readers import Batches, Columns
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
+from surefoot.auditing._weights import as_weights, pick_weights
 from surefoot.errors import InputError
 
 
@@ -33,7 +34,9 @@ def open_table(
     label: str | None,
     scores: tuple[str, ...] = (),
     *,
+    weights: str | bool | None = None,
     names_once: bool = False,
+    named: bool = True,
 ) -> list[Source]:
     """List the predictions in a table.
 
@@ -43,7 +46,9 @@ def open_table(
         group_names: Columns that divide the rows into slices.
         label: The label column, where its name does not tell.
         scores: The score columns, where their names do not tell.
+        weights: The column that says how much a row counts, where its name does not tell; False for none.
         names_once: Whether a column of class names holds one per class instead of one per row.
+        named: Whether the columns have names; else they are numbers, and all but the labels are scores.
 
     Returns:
         One source per model.
@@ -55,18 +60,51 @@ def open_table(
         first, _ = next(reading, ({}, None))
     if not any(len(values) for values in first.values()):
         raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
-    if missing := [name for name in (*group_names, *([label] if label else []), *scores) if name not in first]:
+    group_names = group_columns(group_names, first)
+    said = (*group_names, *([label] if label else []), *scores, *([weights] if isinstance(weights, str) else []))
+    if missing := [name for name in said if name not in first]:
         raise InputError(f"Expected a column {missing[0]!r}, but {where} has {_shown(first)}. Check its name.")
     label = label or label_column([name for name in first if name not in scores], where)
+    if not named:
+        return _unnamed(where, batches, list(first), group_names, label, scores, weights)
     picks = [] if label is None else _picks(where, batches, first, group_names, label, scores, names_once)
     picks = [pick for pick in picks if pick.labels not in pick.scores]
     if not picks:
         raise InputError(
             f"Expected a label column and scores such as logit_0, logit_1 or prob_cat, prob_dog, but {where} has "
-            f"{_shown(first)}. Rename them, or say which with --labels and --scores."
+            f"{_shown(first)}. Rename them, or say which with --labels and --scores{_or_no_header(first)}."
         )
-    notes = notes_on_weights(filter(is_weight, first), (*group_names, label or "", *scores), "Column")
-    return [replace(_source(where, batches, pick, group_names), notes=notes) for pick in picks]
+    used = {*group_names, *(name for pick in picks for name in (*pick.scores, pick.labels))}
+    weight, notes = pick_weights(first, weights, used, "Column")
+    return [replace(_source(where, batches, pick, group_names, weight), notes=notes) for pick in picks]
+
+
+def _unnamed(
+    where: str,
+    batches: Batches,
+    columns: list[str],
+    group_names: tuple[str, ...],
+    label: str | None,
+    scores: tuple[str, ...],
+    weights: str | bool | None,
+) -> list[Source]:
+    """Take all columns of a table without names for scores, but those that somebody named by their numbers."""
+    weight = weights if isinstance(weights, str) else None
+    rest = tuple(name for name in columns if name not in (label, weight, *group_names))
+    if label is None:
+        raise InputError(
+            f"Expected labels, but {where} has {len(columns)} columns without names. Say --labels labels.csv for a file "
+            f"of their own, --labels {len(columns) - 1} for a column by its number from 0, or --header if the first line "
+            "holds names."
+        )
+    if not (scores or rest):
+        raise InputError(f"Expected scores beside the labels, but {where} has none. Give a column per class.")
+    return [_source(where, batches, Pick("", "", scores or rest, None, label), group_names, weight)]
+
+
+def _or_no_header(columns: Iterable[str]) -> str:
+    """Ask whether a first line with fractions is a row."""
+    return "; or, if the first line is a row, --no-header" if any(map(is_fraction, columns)) else ""
 
 
 def columns_in(batches: Batches) -> tuple[list[str], list[str]]:
@@ -130,8 +168,10 @@ def _label_parts(where: str, batches: Batches, label: str) -> Generator[Array]:
             row += len(columns[label])
 
 
-def _source(where: str, batches: Batches, pick: Pick, group_names: tuple[str, ...]) -> Source:
-    names = list(dict.fromkeys((*pick.scores, pick.labels, *group_names)))
+def _source(
+    where: str, batches: Batches, pick: Pick, group_names: tuple[str, ...], weight: str | None = None
+) -> Source:
+    names = list(dict.fromkeys((*pick.scores, pick.labels, *group_names, *([weight] if weight else []))))
 
     def start() -> Generator[Raw]:
         row = 0
@@ -141,17 +181,24 @@ def _source(where: str, batches: Batches, pick: Pick, group_names: tuple[str, ..
             for columns, share in reading:
                 groups = {name: texts(columns[name]) for name in group_names}
                 found = labels(columns[pick.labels], row, where)
+                weights = floats(columns[weight], weight, row, where) if weight else None
                 scores, counts = _scores(columns, pick, row, where)
-                yield Raw(scores, found, groups, share, counts=counts)
+                yield Raw(scores, found, groups, share, weights, counts)
                 row += len(found)
 
     def start_labels() -> Generator[Array]:
         return _label_parts(where, batches, pick.labels)
 
+    def start_groups() -> Generator[Mapping[str, Array]]:
+        with closing(batches(rows_per_chunk(len(group_names)), list(group_names), ())) as reading:
+            for columns, _ in reading:
+                yield {name: texts(columns[name]) for name in group_names}
+
     what = pick.scores[0] if len(pick.scores) == 1 else f"{pick.scores[0]}…{pick.scores[-1]}"
-    took = f"{what!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels"
+    took = f"{what!r} as {pick.kind or 'scores'}, {pick.labels!r} as labels" + as_weights(weight)
     columns = (pick.scores, pick.labels)
-    return Source(pick.model, pick.split, took, pick.kind, pick.class_names, where, columns, start, start_labels)
+    found = Source(pick.model, pick.split, took, pick.kind, pick.class_names, where, columns, start, start_labels)
+    return replace(found, weights=weight, start_groups=start_groups)
 
 
 def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> tuple[Array, Array | None]:

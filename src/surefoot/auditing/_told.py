@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from surefoot.auditing._labels import Meaning
+from surefoot.auditing._weights import Counting
 from surefoot.schema import Form
 
 Normalise = Literal["none", "length", "bytes"]
@@ -22,7 +23,10 @@ class Told(TypedDict, total=False):
         labels_are: Class numbers ``from-0`` or ``from-1``, or ``names``. It also says that the file is right as it is,
             however unlikely its labels are.
         groups: Arrays or columns that divide the rows into slices.
-        weights: The array or column that says how much a row counts.
+        weights: The array or column that says how much a row counts; False: all count alike, whatever there is.
+        weights_are: ``importance``, how much a row represents, or ``counts``, for how many rows it stands.
+        skip_missing: Leave rows out in which a score, the label or the weight is missing, instead of refusing them.
+        header: Whether the first line of a ``.csv`` holds names; else its cells tell.
         form: One true class per row, several labels, choices of their own in every row, or a confidence and whether it
             was right.
         normalise: Of files of lm-evaluation-harness: log-likelihoods as they are, or divided by how long a choice is.
@@ -35,7 +39,10 @@ class Told(TypedDict, total=False):
     scores: Sequence[str]
     labels_are: Meaning | None
     groups: Sequence[str]
-    weights: str | None
+    weights: str | bool | None
+    weights_are: Counting | None
+    skip_missing: bool
+    header: bool | None
     form: Form | None
     normalise: Normalise | None
     ignore_index: int | None

@@ -14,6 +14,7 @@ import torch
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._others import Others, others_of
+from surefoot.auditing._paths import find_files
 from surefoot.auditing._positive import choose_positive
 from surefoot.auditing._readers import TABLES, read_table, table_suffix
 from surefoot.auditing._reading import OnRows, Reading, read, walk
@@ -86,7 +87,7 @@ def apply(
         InputError: If it is for other classes.
     """
     fitted, about = load(calibrator), load_about(calibrator)
-    path, out, where = Path(path).expanduser(), Path(out), Path(path).name
+    path, out, where = _whole(Path(path).expanduser()), Path(out), Path(path).name
     check_format(out)
     check_output(out, [*files_of(path, told.get("labels")), calibrator])
     to = FittedTo.of(about.get("fitted_to"))
@@ -108,9 +109,20 @@ def apply(
     return _apply_labelled(fitted, source, reading, path, out, on_rows)
 
 
+def _whole(path: Path) -> Path:
+    """Refuse several files of arrays, of which none names rows that others go on with; tables are read as one."""
+    found = find_files(path)
+    if len(found.paths) > 1 and found.suffix not in TABLES:
+        raise InputError(
+            f"Expected one file, or tables that are read as one, but got {found.name} of {found.suffix}. Repair each by "
+            "itself."
+        )
+    return path if len(found.paths) > 1 else found.paths[0]
+
+
 def _labelled(path: Path, model: str | None, told: Told) -> Source | None:
     """Open a file that has labels; None for one that has not."""
-    if path.is_file() and told.get("labels") is None:
+    if told.get("labels") is None:
         if path.suffix == ".npy":
             try:
                 return choose_one(open_predictions(path, **told), model, path.name)[0]

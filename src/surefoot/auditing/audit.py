@@ -13,12 +13,14 @@ from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measur
 from surefoot.auditing._names import Split
 from surefoot.auditing._reading import OnRows, Reading, read
 from surefoot.auditing._repair import repair
+from surefoot.auditing._slices import judge_slices
+from surefoot.auditing._slicing import slicing_of
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
-from surefoot.auditing._two_classes import TwoClasses, slice_risk, two_classes
+from surefoot.auditing._two_classes import two_classes
 from surefoot.auditing.audit_labels import audit_labels
 from surefoot.auditing.files import name_of, open_predictions
-from surefoot.auditing.result import Audit, SliceVerdict
+from surefoot.auditing.result import Audit
 from surefoot.errors import InputError
 from surefoot.metrics.aurc import risk_coverage
 from surefoot.metrics.verdict import verdict_of_sums
@@ -149,8 +151,11 @@ def audit_source(
     """
     if n_bins < 1 or not 0 < level < 1:
         raise InputError(f"Expected bins ≥ 1 and a level between 0 and 1, but got {n_bins} and {level}.")
+    if source.form == "multilabel":
+        raise InputError(f"Expected one true class per row to compare, but {file} has several. Audit them one by one.")
     keys = wanted(metrics, source.form, source.n_classes)
-    reading = read(source, n_bins=n_bins, where=file, metrics=keys, on_rows=on_rows)
+    slicing = slicing_of(source)
+    reading = read(source, n_bins=n_bins, where=file, metrics=keys, on_rows=on_rows, slicing=slicing)
     fitted = read(held_out, n_bins=n_bins, where=file) if held_out is not None else None
     is_two = reading.n_classes == 2 and source.form == "multiclass"
     if positive is not None and not is_two:
@@ -188,45 +193,15 @@ def audit_source(
         sampled=ranked if ranked < reading.n else None,
         repair=found,
         why_no_repair=why,
-        slices=_slices(reading, level) if two is None else _risk_slices(reading, level, two),
+        slices=judge_slices(reading, level, two),
         risk_coverage=_risk_coverage(reading),
-        notes=tuple(_notes(reading, source)),
+        notes=(*_notes(reading, source), *slicing.notes),
         held_out=held_out is not None,
         two_classes=two,
         doubts=reading.doubts,
         form=source.form,
         confidence=of_sure,
     ), reading
-
-
-def _slices(reading: Reading, level: float) -> tuple[SliceVerdict, ...]:
-    """Judge every slice, the worst of a column first."""
-    found = []
-    for column, streams in reading.slices.items():
-        judged = {value: verdict_of_sums(each.sums, level=level) for value, each in streams.items()}
-        verdicts = [SliceVerdict(column, value, each) for value, each in judged.items()]
-        found += sorted(verdicts, key=lambda each: (each.verdict.finding == "calibrated", -each.verdict.ece.estimate))
-    return tuple(found)
-
-
-def _risk_slices(reading: Reading, level: float, two: TwoClasses) -> tuple[SliceVerdict, ...]:
-    """Judge the risk of every slice, the worst of a column first."""
-    found = []
-    for each in _slices(reading, level):
-        risk = slice_risk(reading.class_slices[each.column][each.value].sums, two.positive, level)
-        found.append(replace(each, verdict=replace(each.verdict, finding=risk.finding), risk=risk))
-    columns = list(reading.slices)
-    order = {"calibrated": 1}
-    return tuple(
-        sorted(
-            found,
-            key=lambda each: (
-                columns.index(each.column),
-                order.get(each.verdict.finding, 0),
-                -abs(each.risk.gap.estimate) if each.risk else 0.0,
-            ),
-        )
-    )
 
 
 def _risk_coverage(reading: Reading, points: int = 100) -> tuple[tuple[float, float], ...]:

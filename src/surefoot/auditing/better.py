@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import torch
@@ -22,6 +22,8 @@ from surefoot.registry import METRICS
 from surefoot.schema import Form
 
 Letter = Literal["A", "B"]
+_DRAWS = 1000
+_BEYOND = 20  # draws beyond both ends of an interval together
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class PairedRows:
     probs: tuple[Tensor, Tensor]
     labels: Tensor
     form: Form = "multiclass"
+    _differences: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, a: Reading, b: Reading, few: int) -> PairedRows:
@@ -54,11 +57,12 @@ class PairedRows:
 
     def loss(self, name: str, level: float) -> Interval:
         """Return the difference of a mean loss."""
-        each = METRICS[name].facts["each"]
-        scale = scale_of(name, self.form)
-        a, b = (scale * each(probs, self.labels).double() for probs in self.probs)
+        if name not in self._differences:
+            each, scale = METRICS[name].facts["each"], scale_of(name, self.form)
+            a, b = (scale * each(probs, self.labels).double() for probs in self.probs)
+            self._differences[name] = a - b
         (_, right_a), (_, right_b) = self.tops
-        return loss(name, a - b, right_a & right_b, level, (-math.inf, math.inf))
+        return loss(name, self._differences[name], right_a & right_b, level, (-math.inf, math.inf))
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,13 @@ class Better:
 
 
 def better_calibrated(
-    a: CalibrationVerdict, b: CalibrationVerdict, bins: tuple[Tensor, Tensor], pair: PairedRows, share: float
+    a: CalibrationVerdict,
+    b: CalibrationVerdict,
+    bins: tuple[Tensor, Tensor],
+    pair: PairedRows,
+    share: float,
+    *,
+    level: float | None = None,
 ) -> Better | None:
     """Return which one is better calibrated.
 
@@ -85,15 +95,16 @@ def better_calibrated(
         bins: Of all rows of both, shape ``(3, n_bins)`` each.
         pair: Rows of both.
         share: Of all rows that these are.
+        level: Of the decision; that of the verdicts where none is given.
 
     Returns:
         The better one; None where it cannot be told.
     """
-    level = (1 + a.gap.level) / 2
+    level = (1 + (a.gap.level if level is None else level)) / 2
     found: list[Better] = []
     if (larger := _larger_gap(a, b, pair, share, level)) is not None:
         found.append(Better("B" if larger == "A" else "A", "confidence_gap"))
-    ece = ece_difference(*(bootstrap_sums("ece", sums, level=level) for sums in bins))
+    ece = ece_difference(*(ece_at(level, sums) for sums in bins))
     if 0.0 not in ece:
         found.append(Better("A" if ece.estimate < 0 else "B", "ece"))
     if len({each.letter for each in found}) != 1:
@@ -101,6 +112,17 @@ def better_calibrated(
     better, worse = (a, b) if found[0].letter == "A" else (b, a)
     agrees = worse.finding != "calibrated" and better.ece.estimate <= worse.ece.estimate
     return found[0] if agrees else None
+
+
+def ece_at(level: float, sums: Tensor) -> Interval:
+    """Return the interval of ECE with as many draws as the tails of a level need."""
+    return _ece_at(level, tuple(map(tuple, sums.tolist())))
+
+
+@lru_cache(maxsize=1000)  # of many models each is in many pairs
+def _ece_at(level: float, sums: tuple[tuple[float, ...], ...]) -> Interval:
+    draws = max(_DRAWS, math.ceil(_BEYOND / (1 - level)))
+    return bootstrap_sums("ece", torch.tensor(sums, dtype=torch.float64), level=level, n_resamples=draws)
 
 
 def _larger_gap(

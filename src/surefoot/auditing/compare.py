@@ -17,6 +17,8 @@ from surefoot.errors import InputError
 from surefoot.metrics.ece_interval import ece_difference
 from surefoot.metrics.interval import Interval, no_interval
 
+Read = tuple[Audit, Reading]
+
 
 def compare_audits(
     source_a: Any,
@@ -50,30 +52,80 @@ def compare_audits(
     Raises:
         InputError: If the examples are not the same.
     """
-    read, digests = [], []
+    read = []
     both = (source_a, source_b)
     names = told_apart(both) if all(map(is_path, both)) else [name_of(each) for each in both]
     for source, name in zip(both, names, strict=True):
         chosen = choose_one(open_predictions(source, **told), model, name)
-        if chosen[0].form == "multilabel":
-            raise InputError(
-                f"Expected one true class per row to compare, but {name} has several. Audit them one by one."
-            )
-        digests.append(chosen[0].rows_digest)
         read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics))
-    (audit_a, a), (audit_b, b) = read
-    _check_same_examples(audit_a, a, audit_b, b)
-    _check_same_rows(names, digests)
-    few = min(len(a.labels), MOST_RANKED)
+    check_same_examples(read)
+    return compare_read(read[0], read[1], level)
+
+
+def compare_read(one: Read, other: Read, level: float) -> AuditComparison:
+    """Compare two audits of the same examples.
+
+    Args:
+        one: The audit A, and what was read for it.
+        other: The same of B.
+        level: Of the intervals.
+
+    Returns:
+        The comparison.
+    """
+    (audit_a, a), (audit_b, b) = one, other
+    few = rows_paired(a)
     pair = PairedRows.of(a, b, few)
-    differences = {
-        "accuracy": scaled(pair.share(level), _accuracy(a) - _accuracy(b), few / a.n),
-        "confidence_gap": scaled(pair.gap(level), _gap(a) - _gap(b), few / a.n),
-        "ece": ece_difference(audit_a.verdict.ece, audit_b.verdict.ece),
-        **{name: _loss(name, pair, a, b, level) for name in ALWAYS},
-    }
+    eces = audit_a.verdict.ece, audit_b.verdict.ece
     better = better_calibrated(audit_a.verdict, audit_b.verdict, (a.bins.sums, b.bins.sums), pair, few / a.n)
+    differences = differences_of(pair, a, b, ece_difference(*eces), level)
     return AuditComparison(audit_a, audit_b, differences, few if few < a.n else None, better)
+
+
+def rows_paired(reading: Reading) -> int:
+    """Return on how many rows differences are computed."""
+    return min(len(reading.labels), MOST_RANKED)
+
+
+def differences_of(pair: PairedRows, a: Reading, b: Reading, ece: Interval, level: float) -> dict[str, Interval]:
+    """Return the differences A − B of the measures that files are compared by.
+
+    Args:
+        pair: Rows of both.
+        a: One.
+        b: The other.
+        ece: The difference of ECE.
+        level: Of the intervals.
+
+    Returns:
+        Intervals by measure.
+    """
+    share = len(pair.labels) / a.n
+    return {
+        "accuracy": scaled(pair.share(level), _accuracy(a) - _accuracy(b), share),
+        "confidence_gap": scaled(pair.gap(level), _gap(a) - _gap(b), share),
+        "ece": ece,
+        **{name: loss_difference(name, pair, a, b, level) for name in ALWAYS},
+    }
+
+
+def check_same_examples(read: Sequence[Read]) -> None:
+    """Refuse predictions of other examples than the first's.
+
+    Args:
+        read: Audits, and what was read for them.
+
+    Raises:
+        InputError: If there are other rows, classes or labels.
+    """
+    (first, a), *rest = read
+    for other, b in rest:
+        _check_same_examples(first, a, other, b)
+
+
+def are_same_examples(a: Reading, b: Reading) -> bool:
+    """Return whether two sources have the same rows of labels."""
+    return (a.n, a.n_classes, a.labels_digest) == (b.n, b.n_classes, b.labels_digest)
 
 
 def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading) -> None:
@@ -82,6 +134,8 @@ def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading)
             f"Expected predictions for the same examples, but {audit_a.file} has {a.n} rows of {a.n_classes} classes "
             f"and {audit_b.file} {b.n} of {b.n_classes}. Audit them one by one."
         )
+    if a.rows_digest != b.rows_digest:
+        _refuse_other_rows(audit_a.file, audit_b.file)
     if a.form != b.form:
         raise InputError(f"Expected two of one form, but got {a.form} and {b.form}. Audit them one by one.")
     if a.form == "confidence" and a.labels_digest != b.labels_digest:
@@ -96,10 +150,10 @@ def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading)
         )
 
 
-def _check_same_rows(names: Sequence[str], digests: Sequence[str]) -> None:
-    if len(set(digests)) > 1:
+def _refuse_other_rows(one: str, other: str) -> None:
+    if one or other:
         raise InputError(
-            f"Expected the same questions, but {' and '.join(names)} have other tasks or doc_ids. Run both models on "
+            f"Expected the same questions, but {one} and {other} have other tasks or doc_ids. Run both models on "
             "the same ones, or audit them one by one."
         )
 
@@ -114,7 +168,8 @@ def _gap(reading: Reading) -> float:
     return float((confidence - hits) / n)
 
 
-def _loss(name: str, pair: PairedRows, a: Reading, b: Reading, level: float) -> Interval:
+def loss_difference(name: str, pair: PairedRows, a: Reading, b: Reading, level: float) -> Interval:
+    """Return the difference A − B of a mean loss over all rows, with the spread of some."""
     estimate = a.values[name].mean - b.values[name].mean
     if not math.isfinite(estimate):
         return no_interval(name, estimate, level, "it is infinite for one of them")

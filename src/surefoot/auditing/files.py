@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from surefoot.auditing._arrays import arrays_in, labels_beside, open_npy, open_npz
+from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
 from surefoot.auditing._batches import is_batches, open_batches
+from surefoot.auditing._beside import labels_file, with_labels
 from surefoot.auditing._choices import choice_words, counts_of
 from surefoot.auditing._confidence import find_columns, npz_batches, open_confidence
 from surefoot.auditing._forms import form_of
@@ -18,24 +19,28 @@ from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
 from surefoot.auditing._multilabel import open_label_columns, settled_labels
-from surefoot.auditing._names import is_weight, notes_on_weights
-from surefoot.auditing._readers import TABLES, Batches, read_table, table_suffix
+from surefoot.auditing._parts import join_sources
+from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path
+from surefoot.auditing._readers import TABLES, Batches, has_header, names_in, read_table, table_suffix
+from surefoot.auditing._skipping import without_gaps
 from surefoot.auditing._source import Raw, Source
+from surefoot.auditing._stored import arrays_in
 from surefoot.auditing._tables import columns_in, open_table
 from surefoot.auditing._tokens import ignoring, open_held_tokens
 from surefoot.auditing._told import Said, Told
 from surefoot.errors import InputError
 from surefoot.schema import Form
 
-SUFFIXES = (".npz", ".npy", *TABLES)
+__all__ = ["SUFFIXES", "files_of", "is_path", "name_of", "open_predictions"]
 
 
 def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     """List the predictions in a file or in memory, without reading more than need be.
 
     Args:
-        source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl`` or ``.parquet`` file; or a
-            DataFrame, arrays by name, or :class:`~surefoot.schema.Predictions`.
+        source: The path of an ``.npz``, ``.npy``, ``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.parquet``, ``.feather`` or
+            ``.arrow`` file; a folder, a pattern or a list of such files, which are read as one; or a DataFrame, arrays
+            by name, or :class:`~surefoot.schema.Predictions`.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
@@ -44,28 +49,46 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     Raises:
         InputError: If the file is missing, cannot be read or does not tell what it holds.
     """
-    where = told.get("labels")
-    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
-    if is_path(source) and (samples := sample_files(source)):
+    groups, counting = tuple(told.get("groups", ())), told.get("weights_are")
+    found = _open_form(source, told)
+    if not found:
+        opened = _open_files(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
+        found = [ignoring_for(each, told) for each in opened]
+    found = [replace(each, groups=each.groups or groups, weights_are=counting or "importance") for each in found]
+    if counting and not any(each.weights for each in found):
+        raise InputError(f"Expected weights beside --weights-are, but {found[0].where} has none. Say --weights NAME.")
+    if told.get("skip_missing"):
+        found = [without_gaps(each) for each in found]
+    return [
+        each
+        if each.form in ("choices", "confidence") and each.settled
+        else _settled(each, told.get("kind"), told.get("labels_are"), told.get("form"))
+        for each in found
+    ]
+
+
+def _open_form(source: Any, told: Told) -> list[Source]:
+    """Open predictions of a form of their own; none where they are scores of classes."""
+    found = _form_source(source, told)
+    if found and isinstance(told.get("weights"), str):
+        raise InputError(
+            f"Expected no --weights with this form, but got {told.get('weights')!r} for {found[0].where}. Leave it out."
+        )
+    return found
+
+
+def _form_source(source: Any, told: Told) -> list[Source]:
+    groups = tuple(told.get("groups", ()))
+    if is_path(source) and isinstance(source, str | Path) and (samples := sample_files(source)):
         return [open_samples(source, samples, told.get("normalise"), told.get("labels_are"), groups)]
     if told.get("normalise"):
         raise InputError(
             f"Expected --normalise with samples of lm-evaluation-harness, but {name_of(source)} has others. Omit it."
         )
-    axis = told.get("class_axis")
     if is_batches(source):
-        return [_settled(ignoring_for(open_batches(source, axis), told), told.get("kind"), told.get("labels_are"))]
-    if (confidence := _confidence(source, told)) is not None:
-        return [confidence]
-    if (several := _several(source, told)) is not None:
-        return [_settled(several, told.get("kind"), told.get("labels_are"), "multilabel")]
-    found = (
-        _open_file(Path(source), groups, where, scores, axis)
-        if is_path(source)
-        else _open_held(hold(source), groups, where, scores, axis)
-    )
-    found = [ignoring_for(each, told) for each in found]
-    return [_settled(each, told.get("kind"), told.get("labels_are"), told.get("form")) for each in found]
+        return [ignoring_for(open_batches(source, told.get("class_axis")), told)]
+    confidence, several = _confidence(source, told), _several(source, told)
+    return [confidence] if confidence is not None else [several] if several is not None else []
 
 
 def _confidence(source: Any, told: Told) -> Source | None:
@@ -73,14 +96,14 @@ def _confidence(source: Any, told: Told) -> Source | None:
     form = told.get("form")
     if form not in (None, "confidence"):
         return None
-    path = Path(source).expanduser() if is_path(source) else None
-    if path is not None and (not path.is_file() or table_suffix(path) not in SUFFIXES or path.suffix == ".npy"):
+    path = _one_file(source)
+    if is_path(source) and (path is None or table_suffix(path) not in SUFFIXES or path.suffix == ".npy"):
         return None
     where = name_of(source)
     if path is None:
         batches: Batches = hold(source).batches
     else:
-        batches = npz_batches(path) if path.suffix == ".npz" else read_table(path)
+        batches = npz_batches(path) if path.suffix == ".npz" else read_table(find_files(path))
     if path is not None and path.suffix == ".npz":
         shapes = {name: shape for name, (shape, _) in arrays_in(path).items()}
         names, lists = list(shapes), [name for name, shape in shapes.items() if len(shape) > 1]
@@ -99,8 +122,7 @@ def _confidence(source: Any, told: Told) -> Source | None:
         return None
     if missing := [name for name in (*chosen, *groups) if name not in names]:
         raise InputError(f"Expected a column {missing[0]!r}, but {where} has {', '.join(names[:8])}. Check its name.")
-    notes = notes_on_weights(filter(is_weight, names), (*groups, *chosen), "Column")
-    found = open_confidence(where, batches, chosen, groups, told.get("kind"), notes)
+    found = open_confidence(where, batches, chosen, groups, told.get("kind"), ())
     if found.first() is None:
         raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
     return found
@@ -115,23 +137,42 @@ def ignoring_for(source: Source, told: Told) -> Source:
     return ignoring(source, told.get("ignore_index"), tokens=source.tokens)
 
 
-def is_path(source: Any) -> bool:
-    """Return whether predictions are in a file rather than in memory."""
-    return isinstance(source, str | Path)
+def _one_file(source: Any) -> Path | None:
+    """Return the path where a source is one file."""
+    if not isinstance(source, str | Path) or not Path(source).expanduser().is_file():
+        return None
+    return Path(source).expanduser()
+
+
+def _several(source: Any, told: Told) -> Source | None:
+    """Open a table with a column of scores per label, where several can be true; None for one of another kind."""
+    if told.get("form") not in (None, "multilabel"):
+        return None
+    if is_path(source):
+        path = _one_file(source)
+        if path is None or table_suffix(path) not in TABLES:
+            return None
+        batches: Batches = read_table(find_files(path))
+    else:
+        batches = hold(source).batches
+    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    said = told.get("form") is not None
+    return open_label_columns(name_of(source), batches, groups, told.get("labels"), scores, said)
 
 
 def name_of(source: Any) -> str:
     """Name a file, or what is in memory, for people."""
-    if is_batches(source):
-        return "batches"
-    return Path(source).name if is_path(source) else hold(source).name
+    if is_path(source):
+        return Path(source).name if isinstance(source, str | Path) and sample_files(source) else find_files(source).name
+    return "batches" if is_batches(source) else hold(source).name
 
 
-def _open_held(
-    held: Held, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...], axis: int | None = None
-) -> list[Source]:
-    found = open_held_tokens(held, groups, labels, scores, axis)
-    found = found or open_table(held.name, held.batches, groups, labels, scores)
+def _open_held(held: Held, told: Told) -> list[Source]:
+    weights = told.get("weights")
+    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    weights = held.weights if weights is None else weights
+    found = open_held_tokens(held, groups, told.get("labels"), scores, told.get("class_axis"))
+    found = found or open_table(held.name, held.batches, groups, told.get("labels"), scores, weights=weights)
     if held.class_names:
         found = [replace(each, class_names=held.class_names) for each in found]
     if held.form != "multiclass":
@@ -143,48 +184,45 @@ def _open_held(
     return found
 
 
-def _open_file(
-    path: Path, groups: tuple[str, ...], labels: str | None, scores: tuple[str, ...], axis: int | None = None
-) -> list[Source]:
-    path = path.expanduser()
-    if path.is_dir():
-        raise InputError(f"Expected a file of predictions, but {path} is a folder. Name a file in it.")
-    if not path.is_file():
-        raise InputError(f"Expected a file of predictions, but {path} does not exist. Check the path.")
-    suffix = table_suffix(path)
-    if suffix not in SUFFIXES:
-        raise InputError(f"Expected a file in {', '.join(SUFFIXES)}, but got {path.name!r}. Save it as one of these.")
-    if suffix == ".npz":
-        return open_npz(path, groups, labels, scores, axis)
-    if suffix == ".npy":
-        if groups or scores:
-            named = "--group" if groups else "--scores"
-            raise InputError(f"Expected {named} with a file that names its columns, but .npy does not. Save an .npz.")
-        return open_npy(path, labels, axis)
-    return open_table(path.name, read_table(path), groups, labels, scores, names_once=suffix == ".json")
-
-
-def _several(source: Any, told: Told) -> Source | None:
-    """Open a table with a column of scores per label, where several can be true; None for one of another kind."""
-    if told.get("form") not in (None, "multilabel"):
-        return None
-    if is_path(source):
-        path = Path(source).expanduser()
-        if not path.is_file() or table_suffix(path) not in TABLES:
-            return None
-        batches: Batches = read_table(path)
-    else:
-        batches = hold(source).batches
+def _open_files(files: Files, told: Told) -> list[Source]:
     groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
-    said = told.get("form") is not None
-    return open_label_columns(name_of(source), batches, groups, told.get("labels"), scores, said)
+    axis = told.get("class_axis")
+    labels, weights, header = told.get("labels"), told.get("weights"), told.get("header")
+    if header is not None and files.suffix not in (".csv", ".tsv", ".txt"):
+        raise InputError(f"Expected --header or --no-header with a .csv, but got {files.name}. Leave it out.")
+    if files.suffix == ".npz":
+        if len(files.paths) == 1:
+            return open_npz(files.paths[0], groups, labels, scores, axis, weights=weights)
+        if labels_file(labels, [labels or ""] if _is_array(files, labels) else []):
+            raise InputError(
+                f"Expected labels in each of {files.name}, but got a file for all. Save them in the parts."
+            )
+        return join_sources(files, lambda path: open_npz(path, groups, labels, scores, axis, weights=weights))
+    if files.suffix == ".npy":
+        if groups or scores or isinstance(weights, str):
+            named = "--group" if groups else "--scores" if scores else "--weights"
+            raise InputError(f"Expected {named} with a file that names its columns, but .npy does not. Save an .npz.")
+        return open_npy(files.paths[0], labels, axis)
+    batches, named = read_table(files, header), has_header(files.paths[0], header)
+    if (beside := labels_file(labels, names_in(batches))) is not None:
+        batches, labels = with_labels(batches, beside, files.name), beside.name
+    once = files.suffix == ".json"
+    return open_table(files.name, batches, groups, labels, scores, weights=weights, names_once=once, named=named)
 
 
-def files_of(path: Path | str, labels: str | None = None) -> list[Path]:
-    """List the files that hold the predictions: one, or for ``.npy`` the labels too."""
-    path = Path(path).expanduser()
-    beside = labels_beside(path, labels) if table_suffix(path) == ".npy" else None
-    return [path] if beside is None else [path, beside]
+def _is_array(files: Files, name: str | None) -> bool:
+    return name is not None and all(name in arrays_in(path) for path in dict.fromkeys(files.paths))
+
+
+def files_of(source: Path | str, labels: str | None = None) -> list[Path]:
+    """List the files that hold the predictions; with those that hold the labels, where they are in files of their own."""
+    if not is_path(source):
+        return []
+    if samples := sample_files(source) if isinstance(source, str | Path) else []:
+        return samples
+    found = list(dict.fromkeys(find_files(source).paths))
+    beside = labels_beside(found[0], labels) if table_suffix(found[0]) == ".npy" else Path(labels or "")
+    return [*found, beside] if beside is not None and beside.is_file() else found
 
 
 def _settled(source: Source, kind: Said | None, labels_are: Meaning | None, form: Form | None = None) -> Source:

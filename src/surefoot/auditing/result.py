@@ -12,17 +12,16 @@ from surefoot.auditing._label_words import Labels, label_words
 from surefoot.auditing._names import Kind
 from surefoot.auditing._repair import Repair
 from surefoot.auditing._risk_words import compare_words, repair_words, risk_words
+from surefoot.auditing._slices import FEW, SliceVerdict, slice_words
 from surefoot.auditing._two_classes import TwoClasses
 from surefoot.auditing.better import Better
 from surefoot.metric_keys import read_metric
 from surefoot.metrics.chance import Chance
 from surefoot.metrics.describe import describe
 from surefoot.metrics.interval import Interval
-from surefoot.metrics.risk import Risk
 from surefoot.metrics.verdict import CalibrationVerdict
 from surefoot.schema import Form
 
-FEW = 10  # examples, below which nothing is said about calibration
 HELPS = 0.7  # of the ECE that may be left for a repair to be called one
 
 
@@ -46,17 +45,6 @@ _LABELS: dict[str, dict[str, Any]] = {
     "nll": {"meaning": "Mean of −log of the probability given to what is true of each label."},
 }
 _OWN_WORDS = {"confidence": _CONFIDENCE, "multilabel": _LABELS}
-
-
-@dataclass(frozen=True)
-class SliceVerdict:
-    """One value of a group column."""
-
-    column: str
-    value: str
-    verdict: CalibrationVerdict
-    risk: Risk | None = None
-    """Of two classes: the risk beside the events."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +105,10 @@ class Audit:
         if finding != "calibrated" and self.verdict.classes:
             pieces.append(f"worst class: {self.class_name(self.verdict.classes[0].label)}")
         return "; ".join(piece for piece in pieces if piece)
+
+    def slices_sentence(self) -> str:
+        """Say which slices are off, after a correction for how many were looked at; nothing where there are none."""
+        return slice_words(self.slices)
 
     def _found(self) -> str:
         gap, ece, chance = self.verdict.gap, self.verdict.ece, self.verdict.consistency
@@ -181,7 +173,8 @@ class Audit:
                 "finding": self.two_classes.finding,
                 "advised": [each.name for each in self.two_classes.advised],
             }
-        return {"sentence": self.sentence(), "temperature_helps": self.helps, **values}
+        said = {"sentence": self.sentence(), "slices_sentence": self.slices_sentence()}
+        return {**said, "temperature_helps": self.helps, **values}
 
 
 @dataclass(frozen=True)

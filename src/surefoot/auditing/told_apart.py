@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def told_apart(paths: Sequence[Path | str]) -> list[str]:
+def told_apart(paths: Sequence[Path | str | Sequence[Path | str]]) -> list[str]:
     """Name files as shortly as they can be told apart: by their names, else from the first folder that differs.
 
     Args:
-        paths: The files.
+        paths: The files; several that are read as one are named after the first.
 
     Returns:
         One name each; the same for a file that is given twice.
@@ -19,6 +19,7 @@ def told_apart(paths: Sequence[Path | str]) -> list[str]:
         >>> told_apart(["runs/sgd/test.npz", "runs/csam/test.npz"]), told_apart(["a/x.npz", "b/y.npz"])
         (['sgd/test.npz', 'csam/test.npz'], ['x.npz', 'y.npz'])
     """
+    paths = [path if isinstance(path, str | Path) else path[0] for path in paths]
     parts = [Path(path).expanduser().resolve().parts for path in paths]
     different = len(set(parts))
     for length in range(1, max(map(len, parts)) + 1):

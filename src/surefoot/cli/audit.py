@@ -16,35 +16,51 @@ from surefoot import api
 from surefoot.cli.app import AsJson, app
 from surefoot.cli.next_step import next_steps
 from surefoot.cli.options import options_of
+from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
     from surefoot.auditing import Applied, Fitted
+
+NoWeights = Annotated[
+    bool, typer.Option("--no-weights", help="Count all rows alike, whatever column is called weight.")
+]
 
 
 @app.command()
 @options_of(api.audit)
 def audit(
     files: Annotated[
-        list[Path], typer.Argument(help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl. Two are compared.")
+        list[Path],
+        typer.Argument(
+            help="Predictions: .npz, .npy, .csv, .parquet, .json or .jsonl; a folder or 'a/*.parquet', read as one; - for a "
+            "pipe. More than one are compared."
+        ),
     ],
     options: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="The page; else FILE-audit.html in this folder.")] = None,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Write the page.")] = True,
+    no_weights: NoWeights = False,
+    format_: Annotated[str | None, typer.Option("--format", help=FORMAT)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Return whether a file of predictions can be trusted, with error bars, and what would repair it.
 
-    Two files with predictions for the same examples are compared, example by example.
+    Files with predictions for the same examples are compared, example by example; of more than two there is a ranking.
 
-    Example: [bold]surefoot audit predictions.npz --group hospital[/bold]
+    Example: [bold]surefoot audit predictions.npz --group hospital[/bold], or
+    [bold]surefoot audit resnet.npz vgg.npz vit.npz[/bold]
     """
+    options["weights"] = _weights(options["weights"], no_weights)
+    with with_stdin(files, format_) as found:
+        _audit(found, options, out, page, as_json)
+
+
+def _audit(files: list[Path], options: dict[str, Any], out: Path | None, page: bool, as_json: bool) -> None:
     from surefoot.auditing.told_apart import told_apart
     from surefoot.cli.progress import reading
 
     _one_thread()
-    if len(files) > 2:
-        raise InputError(f"Expected one file, or two to compare, but got {len(files)}. Audit them one by one.")
     if page and out is not None and out.is_dir():
         raise InputError(
             f"Expected --out to be a file, but {out} is a folder. Name the page, such as {out}/audit.html."
@@ -52,7 +68,7 @@ def audit(
     target = out or Path(f"{_stem(files)}-audit.html")
     if page:
         _check_page(target, files, options["labels"])
-    with reading(" and ".join(told_apart(files))) as on_rows:
+    with reading(" and ".join(told_apart(files)) if len(files) < 3 else f"{len(files)} files") as on_rows:
         report = api.audit(*files, **options, on_rows=on_rows)
     found = report.to_json()
     nexts = next_steps(files, found["audits"], options)
@@ -62,6 +78,13 @@ def audit(
         print(json.dumps({**found, "page": str(target) if page else None}, indent=2, ensure_ascii=False))
         return
     _print_audit(report, nexts, target if page else None)
+
+
+def _weights(named: str | None, none: bool) -> str | bool | None:
+    """Join what two flags say."""
+    if named is not None and none:
+        raise InputError("Expected --weights NAME or --no-weights, but got both. Leave one out.")
+    return False if none else named
 
 
 def _one_thread() -> None:
@@ -86,12 +109,14 @@ def _check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
 
 def _stem(files: Sequence[Path]) -> str:
     """Name what is written after the files, so that a comparison does not take the place of another page."""
+    from surefoot.auditing import find_files
     from surefoot.auditing.told_apart import told_apart
 
-    names = [
-        name if Path(name).suffix == "" else name.removesuffix(".gz").rpartition(".")[0] for name in told_apart(files)
-    ]
-    return "-".join(name.replace("/", "-") for name in dict.fromkeys(names))
+    names = [name.removesuffix(".gz").rpartition(".")[0] for name in told_apart(files)]
+    names = [name if path.is_file() else find_files(path).stem for path, name in zip(files, names, strict=True)]
+    different = [name.replace("/", "-") for name in dict.fromkeys(names)]
+    rest = [f"and-{len(different) - 3}-more"] if len(different) > 4 else []
+    return "-".join([*(different[:3] if rest else different), *rest])
 
 
 def _print_audit(report: api.AuditReport, nexts: Sequence[tuple[str, str]], page: Path | None) -> None:
@@ -123,6 +148,8 @@ def calibrate(
             help="calibrator.json or .safetensors to save; with --apply, what to write: .npz, .csv, .parquet…"
         ),
     ] = None,
+    no_weights: NoWeights = False,
+    format_: Annotated[str | None, typer.Option("--format", help=FORMAT)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare all calibrators by cross-validation, say which one to use and why, and save it.
@@ -132,6 +159,12 @@ def calibrate(
     Example: [bold]surefoot calibrate validation.npz[/bold], then
     [bold]surefoot calibrate test.npz --apply calibrator.json --out repaired.npz[/bold]
     """
+    options["weights"] = _weights(options["weights"], no_weights)
+    with with_stdin([file], format_) as (found,):
+        _calibrate(found, options, apply_, out, as_json)
+
+
+def _calibrate(file: Path, options: dict[str, Any], apply_: Path | None, out: Path | None, as_json: bool) -> None:
     from surefoot.auditing import files_of
     from surefoot.auditing.calibrate import check_saving
     from surefoot.cli.progress import reading
@@ -152,16 +185,21 @@ def calibrate(
     with reading(file.name) as on_rows:
         fitted = api.calibrate(file, **options, on_rows=on_rows)
     fitted.save(target)
-    _print_fitted(fitted, target, as_json)
+    _print_fitted(fitted, target, as_json, _written_as(file))
 
 
 def _written_as(file: Path) -> str:
     """Write the format that was read, but arrays as .npz, which has room for labels."""
-    ending = "".join(file.suffixes[-2:]) if file.suffix.lower() == ".gz" else file.suffix
-    return {".npy": ".npz", ".txt": ".csv"}.get(ending.lower(), ending)
+    from surefoot.auditing import find_files
+
+    packed = ".gz" if file.suffix.lower() == ".gz" else ""
+    ending = file.with_suffix("").suffix if packed else find_files(file).suffix if file.is_dir() else file.suffix
+    return {".npy": ".npz", ".txt": ".csv", ".feather": ".parquet", ".arrow": ".parquet"}.get(
+        ending.lower(), ending
+    ) + packed
 
 
-def _print_fitted(fitted: Fitted, saved: Path, as_json: bool) -> None:
+def _print_fitted(fitted: Fitted, saved: Path, as_json: bool, ending: str) -> None:
     values = fitted.to_json()
     if as_json:
         print(json.dumps({**values, "saved": str(saved)}, indent=2, ensure_ascii=False))
@@ -176,7 +214,6 @@ def _print_fitted(fitted: Fitted, saved: Path, as_json: bool) -> None:
     _print_notes(fitted.notes)
     print(f"Read: {fitted.file}: {fitted.took}.")
     print(f"Saved: {saved}" + (", which changes nothing" if fitted.calibrator.name == "none" else ""))
-    ending = _written_as(Path(fitted.file))
     print(f"Next: surefoot calibrate OTHER{ending} --apply {shlex.quote(str(saved))} --out repaired{ending}")
 
 

@@ -35,11 +35,18 @@ def _next_step(path: Path, audit: Mapping[str, Any], told: Mapping[str, Any]) ->
     words = ["surefoot", "calibrate", target]
     words += [f"--{kind}" for kind in ("logits", "probs", "percent") if told[kind]]
     words += [word for name in told["scores"] for word in ("--scores", name)]
-    if told["labels"] is not None and path.suffix != ".npy":  # those in a file of their own are of other rows
+    if (
+        told["labels"] is not None and not Path(told["labels"]).is_file()
+    ):  # those in a file of their own are of other rows
         words += ["--labels", told["labels"]]
     words += ["--labels-are", told["labels_are"]] if told["labels_are"] is not None else []
     for name in ("form", "normalise", "ignore_index", "class_axis"):
         words += [f"--{name.replace('_', '-')}", str(told[name])] if told.get(name) is not None else []
+    words += ["--no-weights"] if told.get("weights") is False else []
+    words += ["--weights", told["weights"]] if isinstance(told.get("weights"), str) else []
+    words += ["--weights-are", told["weights_are"]] if told.get("weights_are") else []
+    words += ["--skip-missing"] if told.get("skip_missing") else []
+    words += ["--header" if told["header"] else "--no-header"] if told.get("header") is not None else []
     if audit["model"]:
         words += ["--model", audit["model"]]
     return shlex.join(words), "" if beside is not None else ELSEWHERE
@@ -54,6 +61,8 @@ def held_out_beside(path: Path) -> Path | None:
     Returns:
         ``resnet_val.csv`` beside ``resnet_test.csv``, else ``val.csv`` and the like; None if there is none.
     """
+    if not path.is_file():  # a folder or a pattern
+        return None
     ending = _ending(path)
     stem = path.name[: len(path.name) - len(ending)]
     stems = [_TEST.sub(word, stem) for word in _CALIBRATION if _TEST.search(stem)]
@@ -66,5 +75,9 @@ def held_out_beside(path: Path) -> Path | None:
 
 def _ending(path: Path) -> str:
     """Return the ending that says the format, with ``.gz`` where it follows."""
+    if path.is_dir():
+        from surefoot.auditing import find_files
+
+        return find_files(path).suffix
     packed = ".gz" if path.suffix.lower() == ".gz" else ""
     return (path.with_suffix("") if packed else path).suffix + packed

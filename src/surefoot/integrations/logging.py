@@ -203,7 +203,7 @@ class Log:
             name: What the picture is called.
         """
         found = reliability(probs, labels)
-        bins = Bins(tuple(found.count), tuple(found.confidence), tuple(found.accuracy), 1)
+        bins = Bins(tuple(map(int, found.count)), tuple(found.confidence), tuple(found.accuracy), 1)
         self._draw(self._step if step is None else step, name, [("", bins, FIRST)])
 
     def end(self, folder: RunFolder, error: BaseException | None = None) -> None:

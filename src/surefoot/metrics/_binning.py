@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import OptionError
+from surefoot.metrics._weights import whole
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Places = np.ndarray[Any, np.dtype[np.int64]]
+Marks = np.ndarray[Any, np.dtype[np.bool_]]
 # So that what several passes go over stays in the processor's cache.
 _AT_ONCE = 1 << 17
 
@@ -47,21 +50,23 @@ def _ceiling(values: Array, n_bins: int) -> Array:
     return np.clip(found, 0, n_bins, out=found)
 
 
-def index_of(values: Array, n_bins: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def index_of(values: Array, n_bins: int) -> Places:
     """Do what :func:`bin_index` does, in NumPy and unchecked."""
     return np.maximum(_ceiling(values, n_bins) - 1, 0).astype(np.int64)
 
 
-def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
+def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int, weights: Tensor | None = None) -> Tensor:
     """Count examples and add up confidence and correctness in equal-width bins (a, b].
 
     Args:
         confidence: Values in [0, 1], shape ``(n,)``.
         correct: 1 where the prediction is right, shape ``(n,)``.
         n_bins: Number of bins.
+        weights: How much each row counts; None where all count alike.
 
     Returns:
-        Shape ``(3, n_bins)``, float64: count, sum of confidence, sum of correctness.
+        Shape ``(3, n_bins)``, float64: count, sum of confidence, sum of correctness; with weights ``(7, n_bins)``, as
+        ``_weights.py`` says.
 
     Raises:
         OptionError: If there is no bin.
@@ -74,6 +79,9 @@ def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
     half = confidence.dtype not in (torch.float32, torch.float64)  # NumPy does not know all of them
     sure = (confidence.double() if half else confidence).detach().cpu().numpy()
     hits_of = correct.detach().cpu().numpy()
+    if weights is not None:
+        value = sure.astype(np.float64)
+        return weighted_sums(index_of(value, n_bins), value, hits_of != 0, weights.cpu().numpy(), n_bins)
     size = n_bins + 1  # exactly 0 is counted apart, and joins the first bin in the end
 
     def tables_of(start: int) -> Array:
@@ -87,6 +95,13 @@ def bin_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
     tables[..., 1] += tables[..., 0]
     (n, hits), (confidences, of_hits) = tables[0, :, 1:], tables[1, :, 1:]
     return torch.from_numpy(np.stack([n + hits, confidences + of_hits, hits]))
+
+
+def weighted_sums(cell: Places, values: Array, hits: Marks, weights: Array, size: int) -> Tensor:
+    """Add up in cells what ``_weights.py`` says, shape ``(7, size)``."""
+    squares = weights * weights
+    rows = (weights, weights * values, weights * hits, squares, squares * hits, None, weights != np.floor(weights))
+    return torch.from_numpy(np.stack([np.bincount(cell, row, minlength=size).astype(np.float64) for row in rows]))
 
 
 def tied_means(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -109,7 +124,7 @@ def tied_means(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return ordered, means[group], group
 
 
-def equal_mass_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
+def equal_mass_sums(confidence: Tensor, correct: Tensor, n_bins: int, weights: Tensor | None = None) -> Tensor:
     """Do what :func:`bin_sums` does for bins of equal mass: sorted examples cut into near-equal runs.
 
     The first ``n mod n_bins`` runs get one example more. Where a cut falls among equal confidences, each side gets
@@ -119,6 +134,7 @@ def equal_mass_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
         confidence: Values in [0, 1], shape ``(n,)``.
         correct: 1 where the prediction is right, shape ``(n,)``.
         n_bins: Number of bins; some stay empty when there are fewer examples.
+        weights: How much each row counts; where they are not all whole numbers, the bins hold exactly equal weight.
 
     Returns:
         Shape ``(3, n_bins)``, float64: count, sum of confidence, sum of correctness.
@@ -128,6 +144,8 @@ def equal_mass_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
         tensor([1.5000, 0.5000], dtype=torch.float64)
     """
     check_bins(n_bins)
+    if weights is not None:
+        return _equal_weight_sums(confidence, correct, n_bins, weights)
     ordered, means, _ = tied_means(confidence.double(), correct)
     size, more = divmod(len(ordered), n_bins)
     count = torch.full((n_bins,), float(size), dtype=torch.float64)
@@ -141,16 +159,38 @@ def equal_mass_sums(confidence: Tensor, correct: Tensor, n_bins: int) -> Tensor:
     return torch.stack([count, per_run(ordered), per_run(means)])
 
 
-def quantile_sums(values: Tensor, correct: Tensor, n_bins: int) -> Tensor:
+def _equal_weight_sums(confidence: Tensor, correct: Tensor, n_bins: int, weights: Tensor) -> Tensor:
+    """Cut where repeated rows would be cut; a row on a cut gives each side its share."""
+    value, weight = confidence.double().numpy(), weights.numpy()
+    groups, place = np.unique(value, return_inverse=True)
+    mass = np.bincount(place, weight).astype(np.float64)
+    hits = np.bincount(place, weight * correct.double().numpy()).astype(np.float64)
+    total, steps = weight.sum(), np.arange(1, n_bins + 1)
+    ends = total * steps / n_bins
+    if whole(weights):
+        size, more = divmod(int(total), n_bins)
+        ends = (size * steps + np.minimum(steps, more)).astype(np.float64)
+    ends = np.concatenate([[0.0], ends])
+    filled = np.concatenate([[0.0], mass.cumsum()])
+
+    def per_run(of_groups: Array) -> Array:
+        return np.diff(np.interp(ends, filled, np.concatenate([[0.0], of_groups.cumsum()])))
+
+    return torch.from_numpy(np.stack([np.diff(ends), per_run(mass * groups), per_run(hits)]))
+
+
+def quantile_sums(values: Tensor, correct: Tensor, n_bins: int, weights: Tensor | None = None) -> Tensor:
     """Do what :func:`bin_sums` does for bins of about equal mass that never part equal values.
 
     Args:
         values: Any numbers, shape ``(n,)``.
         correct: 1 where it happened, shape ``(n,)``.
         n_bins: At most so many bins; fewer where many values are equal.
+        weights: How much each row counts; None where all count alike.
 
     Returns:
-        Shape ``(3, bins)``, float64: count, sum of values, sum of correctness; no bin is empty.
+        Shape ``(3, bins)``, float64: count, sum of values, sum of correctness; no bin is empty. With weights
+        ``(7, bins)``.
 
     Example:
         >>> quantile_sums(torch.tensor([0.1, 0.1, 0.1, 0.9]), torch.tensor([0, 1, 0, 1]), 2)[0]
@@ -159,9 +199,27 @@ def quantile_sums(values: Tensor, correct: Tensor, n_bins: int) -> Tensor:
     check_bins(n_bins)
     value, hits = values.detach().double().cpu().numpy(), correct.detach().double().cpu().numpy()
     ordered = np.sort(value)
+    if weights is not None:
+        weight = weights.cpu().numpy()
+        ends = np.unique(_ends(value, weight, n_bins, whole(weights)))
+        _, cell = np.unique(np.searchsorted(ends, value), return_inverse=True)
+        return weighted_sums(cell, value, hits != 0, weight, 0)
     # The last value of each run but the last one; equal values end in the same run.
     ends = np.unique(ordered[np.arange(1, n_bins) * len(ordered) // n_bins - 1]) if len(ordered) >= n_bins else ordered
     _, cell = np.unique(np.searchsorted(np.unique(ends), value), return_inverse=True)
     return torch.from_numpy(
         np.stack([np.bincount(cell, weights) for weights in (None, value, hits)]).astype(np.float64)
     )
+
+
+def _ends(values: Array, weights: Array, n_bins: int, counts: bool) -> Array:
+    """Return the last value of each run of equal weight, where repeated rows would have it if weights are counts."""
+    order = np.argsort(values)
+    filled = weights[order].cumsum()
+    n = filled[-1] if counts else len(values)
+    if n < n_bins:
+        return values
+    steps = np.arange(1, n_bins)
+    wanted = steps * int(n) // n_bins if counts else steps * filled[-1] / n_bins
+    found: Array = values[order][np.searchsorted(filled, wanted).clip(max=len(values) - 1)]
+    return found

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.metrics._binning import Array, check_bins, index_of
+from surefoot.metrics._binning import Array, check_bins, index_of, weighted_sums
 from surefoot.metrics._input import check_rows, tolerance
 
 _ENTRIES = 1 << 18  # so that what several passes go over stays in the processor's cache
 _WIDE = (torch.float32, torch.float64)
 
 
-def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
+def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int, weights: Tensor | None = None) -> Tensor:
     """Do what ``bin_sums`` does for each class k, with p_k as the confidence and y = k as the correctness.
 
     Rows are checked on the way, since they are in the cache then. One thread: most steps keep Python's lock.
@@ -25,9 +25,10 @@ def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
         probs: Class probabilities, shape ``(n, classes)``.
         labels: Class indices, shape ``(n,)``.
         n_bins: Number of bins.
+        weights: How much each row counts; None where all count alike.
 
     Returns:
-        Shape ``(3, classes, n_bins)``, float64.
+        Shape ``(3, classes, n_bins)``, float64; with weights ``(7, classes, n_bins)``, as ``_weights.py`` says.
 
     Raises:
         InputError: If a row has a negative entry or does not sum to one.
@@ -40,11 +41,27 @@ def class_bin_sums(probs: Tensor, labels: Tensor, n_bins: int) -> Tensor:
     """
     check_bins(n_bins)
     probs, truth = probs.detach(), labels.cpu().numpy()
+    if weights is not None:
+        return _weighted(probs, truth, n_bins, weights.cpu().numpy())
     table = _sums(probs, truth, n_bins)
     # What is above the first bin was counted; the rest of the examples, and of the sum of p_k, is in it.
     table[0, :, 0] = len(truth) - table[0, :, 1:].sum(1)
     table[1, :, 0] = np.maximum(table[1, :, 0] - table[1, :, 1:].sum(1), 0)
     return torch.from_numpy(table)
+
+
+def _weighted(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int, weights: Array) -> Tensor:
+    """Add every entry up where it belongs: what subtraction leaves of sums of weights is never quite 0."""
+    n_classes = probs.shape[1]
+    found = torch.zeros(7, n_classes * n_bins, dtype=torch.float64)
+    for start, p, wide in _chunks(probs):
+        check_rows(probs[start : start + len(p)], start)
+        here = slice(start, start + len(p))
+        cell = index_of(wide, n_bins) + n_bins * np.arange(n_classes)
+        hits = truth[here, None] == np.arange(n_classes)
+        weight = np.repeat(weights[here], n_classes)
+        found += weighted_sums(cell.reshape(-1), wide.reshape(-1), hits.reshape(-1), weight, n_classes * n_bins)
+    return found.view(7, n_classes, n_bins)
 
 
 def _sums(probs: Tensor, truth: np.ndarray[Any, Any], n_bins: int) -> Array:

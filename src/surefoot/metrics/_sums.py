@@ -9,6 +9,7 @@ from torch import Tensor
 
 from surefoot.errors import InputError
 from surefoot.metrics._input import Values, check
+from surefoot.metrics._weights import check_weights, require_weights, without_zeros
 from surefoot.registry import METRICS
 
 SumsFunction = Callable[..., Tensor]
@@ -32,7 +33,7 @@ class Stream:
     """
 
     def __init__(self, name: str, **options: Any) -> None:
-        part = METRICS[name]
+        self._part = part = METRICS[name]
         if "sums" not in part.facts:
             raise InputError(
                 f"Expected a metric that sums determine, but {name!r} needs all examples at once: "
@@ -42,23 +43,50 @@ class Stream:
         self._sums_of: SumsFunction = part.facts["sums"]
         self._finish: FinishFunction = part.facts["finish"]
         self._sums: Tensor | None = None
+        self._weighted: bool | None = None  # None until a batch has said
 
     @property
     def sums(self) -> Tensor:
-        """The sums of everything seen so far, in float64."""
+        """The sums of everything seen so far, in float64; with weights bins have more rows (``_weights.py``)."""
         if self._sums is None:
             raise InputError("Expected at least one batch before compute(), but got none. Call update() first.")
         return self._sums
 
-    def update(self, probs: Values, labels: Values) -> None:
-        """Add a batch."""
-        sums = self._sums_of(*check(probs, labels), **self._options)
+    def update(self, probs: Values, labels: Values, weights: Values | None = None) -> None:
+        """Add a batch.
+
+        Args:
+            probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
+            labels: Class indices, shape ``(n,)``.
+            weights: How much each row counts, shape ``(n,)``; of all batches or of none.
+        """
+        self._agree(weights is not None)
+        if weights is None:
+            self._add(self._sums_of(*check(probs, labels), **self._options))
+            return
+        require_weights(self._part)
+        rows, numbers = check(probs, labels)
+        counts = check_weights(weights, len(numbers), some=False).to(rows.device)
+        rows, numbers, counts = without_zeros(counts, rows, numbers)
+        if len(numbers):
+            self._add(self._sums_of(rows, numbers, counts, **self._options))
+
+    def _agree(self, weighted: bool) -> None:
+        if self._weighted not in (None, weighted):
+            raise InputError(
+                "Expected weights of every batch or of none, but got both. Pass weights of 1 where all count."
+            )
+        self._weighted = weighted
+
+    def _add(self, sums: Tensor) -> None:
         self._sums = sums if self._sums is None else self._sums + sums
 
     def merge(self, other: Stream) -> None:
         """Add what another stream of the same metric has seen, for example on another rank."""
+        if other._weighted is not None:
+            self._agree(other._weighted)
         if other._sums is not None:
-            self._sums = other._sums.clone() if self._sums is None else self._sums + other._sums
+            self._add(other._sums.clone())
 
     def compute(self) -> Tensor:
         """Return the metric on everything seen so far."""

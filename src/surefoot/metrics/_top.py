@@ -11,6 +11,7 @@ from torch import Tensor
 
 from surefoot.errors import InputError
 from surefoot.metrics._input import TOLERANCE, Values, as_tensors, check_rows, row_chunks, widened
+from surefoot.metrics._weights import check_weights, mean, require_weights, without_zeros
 from surefoot.registry import METRICS
 
 _SHORT = 64  # classes
@@ -73,6 +74,23 @@ def _is_top(rows: Tensor, labels: Tensor, highest: Tensor, confidence: Tensor) -
     return correct
 
 
+def checked_top(probs: Values, labels: Values, weights: Values | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Do what :func:`checked_top_label` does, and leave rows out that do not count.
+
+    Args:
+        probs: Class probabilities, shape ``(n, classes)``.
+        labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts; None where all count alike.
+
+    Returns:
+        Confidence, correctness and weights of the rows that count.
+    """
+    confidence, correct = checked_top_label(probs, labels)
+    if weights is None:
+        return confidence, correct, None
+    return without_zeros(check_weights(weights, len(correct)).to(correct.device), confidence, correct)
+
+
 def checked_top_label(probs: Values, labels: Values) -> tuple[Tensor, Tensor]:
     """Do what ``check`` and :func:`top_label` do, in one walk through memory.
 
@@ -124,13 +142,14 @@ def _of_short_rows(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(confidence), torch.from_numpy(correct)
 
 
-def from_logits(name: str, logits: Values, labels: Values, **options: Any) -> Tensor:
+def from_logits(name: str, logits: Values, labels: Values, weights: Values | None = None, **options: Any) -> Tensor:
     """Compute a metric from logits: for those of the top label alone without a softmax in memory.
 
     Args:
         name: A registered metric.
         logits: Shape ``(n, classes)``, finite.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         **options: The metric's options.
 
     Returns:
@@ -146,18 +165,25 @@ def from_logits(name: str, logits: Values, labels: Values, **options: Any) -> Te
     part = METRICS[name]
     options = dict(part.spec(options).options)
     logits, labels = as_tensors(logits, labels, "logits")
+    counts: Tensor | None = None
+    if weights is not None:
+        require_weights(part)
+        counts = check_weights(weights, len(labels)).to(labels.device)
+        counted = counts > 0
+        logits, labels, counts = logits[counted], labels[counted], counts[counted]
+    more = {} if counts is None else {"weights": counts}
     if "top" not in part.facts:
         log_probs = logits.double().log_softmax(1)
         _check_finite(logits, log_probs.amax(1))
         if "each_of_logs" in part.facts:
             each: Tensor = part.facts["each_of_logs"](log_probs, labels, **options)
-            return each.mean()
-        value: Tensor = part.build(log_probs.exp(), labels, **options)
+            return mean(each, counts)
+        value: Tensor = part.build(log_probs.exp(), labels, **more, **options)
         return value
     confidence, correct = top_label_of_logits(logits, labels)
     _check_finite(logits, confidence)
     top: Callable[..., Tensor] = part.facts["top"]
-    return top(confidence, correct, **options)
+    return top(confidence, correct, **more, **options)
 
 
 def _check_finite(logits: Tensor, of_rows: Tensor) -> None:
@@ -173,13 +199,13 @@ def sums_of_top(of_top: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Turn sums over confidence and correctness into sums over probabilities and labels.
 
     Args:
-        of_top: Maps confidence, correctness and options to sums.
+        of_top: Maps confidence, correctness, weights and options to sums.
 
     Returns:
         A function for :class:`~surefoot.metrics._sums.Stream`.
     """
 
-    def sums(probs: Tensor, labels: Tensor, **options: Any) -> Tensor:
-        return of_top(*top_label(probs, labels), **options)
+    def sums(probs: Tensor, labels: Tensor, weights: Tensor | None = None, **options: Any) -> Tensor:
+        return of_top(*top_label(probs, labels), weights, **options)
 
     return sums

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from surefoot.metrics._input import Values
 from surefoot.metrics._means import finish_mean, sums_of
-from surefoot.metrics._top import checked_top_label, top_label
+from surefoot.metrics._top import checked_top, top_label
+from surefoot.metrics._weights import mean
 from surefoot.registry import METRICS
 
 
@@ -14,8 +15,8 @@ def _values(probs: Tensor, labels: Tensor) -> Tensor:
     return top_label(probs, labels)[1].double()
 
 
-def _of_top(confidence: Tensor, correct: Tensor) -> Tensor:
-    return correct.double().mean()
+def _of_top(confidence: Tensor, correct: Tensor, weights: Tensor | None = None) -> Tensor:
+    return mean(correct.double(), weights)
 
 
 @METRICS.register(
@@ -31,12 +32,13 @@ def _of_top(confidence: Tensor, correct: Tensor) -> Tensor:
     top=_of_top,
     interval="exact",
 )
-def accuracy(probs: Values, labels: Values) -> Tensor:
+def accuracy(probs: Values, labels: Values, weights: Values | None = None) -> Tensor:
     """Share of examples whose most likely class is the true one.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
 
     Returns:
         Scalar in [0, 1], float64; higher is better.
@@ -46,4 +48,4 @@ def accuracy(probs: Values, labels: Values) -> Tensor:
         >>> accuracy(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))
         tensor(0.5000, dtype=torch.float64)
     """
-    return _of_top(*checked_top_label(probs, labels))
+    return _of_top(*checked_top(probs, labels, weights))

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import OptionError
-from surefoot.metrics._input import Values, check, widened
-from surefoot.metrics._ranking import area_under_roc
-from surefoot.metrics._top import checked_top_label
+from surefoot.metrics._input import Values, widened
+from surefoot.metrics._ranking import two_groups
+from surefoot.metrics._top import checked_top
+from surefoot.metrics._weights import check_weighted
 from surefoot.registry import METRICS
 
 _REFERENCE = "Hanley and McNeil 1982; one versus rest as in Fawcett 2006, classes weighed equally"
@@ -24,12 +25,13 @@ _WHOLE = "it ranks every example against every other"
     reference=_REFERENCE,
     whole=_WHOLE,
 )
-def auroc(probs: Values, labels: Values) -> Tensor:
+def auroc(probs: Values, labels: Values, weights: Values | None = None) -> Tensor:
     """Exact one-versus-rest AUROC: the mean over classes k of how well p_k ranks examples of k above the others.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
 
     Returns:
         Scalar in [0, 1], float64; higher is better. Classes that no example or every example has are left out of the
@@ -40,13 +42,13 @@ def auroc(probs: Values, labels: Values) -> Tensor:
         >>> auroc(tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), tensor([0, 0, 1]))
         tensor(0.5000, dtype=torch.float64)
     """
-    rows, truth = check(probs, labels)
+    rows, truth, counts = check_weighted(probs, labels, weights)
     columns = widened(rows).t().contiguous()
-    areas = [area_under_roc(column[truth == k], column[truth != k]) for k, column in enumerate(columns)]
+    areas = [two_groups(column, truth == k, counts) for k, column in enumerate(columns)]
     return torch.stack(areas).nanmean()
 
 
-def _threshold_sums(probs: Tensor, labels: Tensor, *, n_thresholds: int) -> Tensor:
+def _threshold_sums(probs: Tensor, labels: Tensor, weights: Tensor | None = None, *, n_thresholds: int) -> Tensor:
     """Count, for each class, negatives and positives between neighbouring thresholds j / (n_thresholds − 1)."""
     if n_thresholds < 2:
         raise OptionError(f"Expected n_thresholds ≥ 2, but got {n_thresholds}. 15 is what some tables used.")
@@ -54,6 +56,11 @@ def _threshold_sums(probs: Tensor, labels: Tensor, *, n_thresholds: int) -> Tens
     cells = (probs.double() * (n_thresholds - 1)).long().clamp_(0, n_thresholds - 1)
     cells += n_thresholds * torch.arange(n_classes)
     size = n_classes * n_thresholds
+    if weights is not None:
+        is_label = torch.nn.functional.one_hot(labels, n_classes).bool()
+        of_cells = weights[:, None].expand(cells.shape)
+        both = [torch.bincount(cells[these], of_cells[these], size) for these in (~is_label, is_label)]
+        return torch.stack(both).view(2, n_classes, n_thresholds)
     everyone = torch.bincount(cells.flatten(), minlength=size)
     positive = torch.bincount(cells.gather(1, labels[:, None]).squeeze(1), minlength=size)
     return torch.stack([everyone - positive, positive]).view(2, n_classes, n_thresholds).double()
@@ -79,7 +86,7 @@ def _finish_thresholds(sums: Tensor) -> Tensor:
     sums=_threshold_sums,
     finish=_finish_thresholds,
 )
-def threshold_auroc(probs: Values, labels: Values, *, n_thresholds: int = 15) -> Tensor:
+def threshold_auroc(probs: Values, labels: Values, weights: Values | None = None, *, n_thresholds: int = 15) -> Tensor:
     """One-versus-rest AUROC with the ROC curve taken at a few fixed thresholds only.
 
     Below the exact one by about half the error rate times the share of errors whose true class has less than the
@@ -88,6 +95,7 @@ def threshold_auroc(probs: Values, labels: Values, *, n_thresholds: int = 15) ->
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_thresholds: Equally spaced from 0 to 1; p ≥ threshold is accepted.
 
     Returns:
@@ -98,11 +106,11 @@ def threshold_auroc(probs: Values, labels: Values, *, n_thresholds: int = 15) ->
         >>> threshold_auroc(tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), tensor([0, 0, 1]), n_thresholds=2)
         tensor(0.5000, dtype=torch.float64)
     """
-    return _finish_thresholds(_threshold_sums(*check(probs, labels), n_thresholds=n_thresholds))
+    return _finish_thresholds(_threshold_sums(*check_weighted(probs, labels, weights), n_thresholds=n_thresholds))
 
 
-def _misclassification_of_top(confidence: Tensor, correct: Tensor) -> Tensor:
-    return area_under_roc(confidence[correct.bool()], confidence[~correct.bool()])
+def _misclassification_of_top(confidence: Tensor, correct: Tensor, weights: Tensor | None = None) -> Tensor:
+    return two_groups(confidence, correct.bool(), weights)
 
 
 @METRICS.register(
@@ -117,12 +125,13 @@ def _misclassification_of_top(confidence: Tensor, correct: Tensor) -> Tensor:
     top=_misclassification_of_top,
     interval="delong",
 )
-def misclassification_auroc(probs: Values, labels: Values) -> Tensor:
+def misclassification_auroc(probs: Values, labels: Values, weights: Values | None = None) -> Tensor:
     """Chance that a right prediction is surer than a wrong one, ties counted half.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
 
     Returns:
         Scalar in [0, 1], float64; higher is better; NaN when all are right or all are wrong.
@@ -132,4 +141,4 @@ def misclassification_auroc(probs: Values, labels: Values) -> Tensor:
         >>> misclassification_auroc(tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), tensor([0, 0, 1]))
         tensor(0.5000, dtype=torch.float64)
     """
-    return _misclassification_of_top(*checked_top_label(probs, labels))
+    return _misclassification_of_top(*checked_top(probs, labels, weights))

@@ -17,7 +17,6 @@ errors they do not cover. ``python benchmarks/coverage.py`` measures; ``docs/met
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -25,10 +24,10 @@ import torch
 from torch import Generator, Tensor
 
 from surefoot.errors import InputError, OptionError
-from surefoot.metrics._binning import bin_sums
-from surefoot.metrics._input import Values, check
-from surefoot.metrics._resample import BinnedDraws, multinomial_replicates, resamples
-from surefoot.metrics._top import top_label
+from surefoot.metrics._input import Values
+from surefoot.metrics._resample import multinomial_replicates
+from surefoot.metrics._rows import Rows
+from surefoot.metrics._weights import WeightsAre, mean, rows_as, sums_as
 from surefoot.metrics.describe import range_of
 from surefoot.metrics.ece_interval import ece_of_sums
 from surefoot.metrics.interval import Interval, check_level, no_interval
@@ -48,11 +47,13 @@ def bootstrap(
     name: str,
     probs: Values,
     labels: Values,
+    weights: Values | None = None,
     *,
     n_resamples: int = 1000,
     level: float = 0.95,
     kind: Kind = "auto",
     generator: Generator | None = None,
+    weights_are: WeightsAre = "importance",
     **options: Any,
 ) -> Interval:
     """Return a metric with its interval.
@@ -61,10 +62,12 @@ def bootstrap(
         name: A registered metric.
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_resamples: How often examples are drawn anew, where they are.
         level: How often such intervals hold the truth; for a ``kind`` by name, ``docs/metrics.md`` says where not.
         kind: ``auto`` is the one that covers. See the top of this file.
         generator: Where the randomness comes from; the same numbers each time when left out.
+        weights_are: How much a row represents, or how many independent rows it stands for.
         **options: The metric's options.
 
     Returns:
@@ -83,23 +86,23 @@ def bootstrap(
     part, source = METRICS[name], generator or make_generator(0, "bootstrap")
     options = dict(part.spec(options).options)
     chosen = _kind(part, kind, n_resamples, level)
-    probs, labels = check(probs, labels)
+    rows = Rows(part, *rows_as(part, probs, labels, weights, weights_are), options)
     if chosen in ("percentile", "basic"):
-        return _drawn(part, probs, labels, n_resamples, level, chosen, source, options)
-    top = top_label(probs, labels)
+        return _drawn(rows, n_resamples, level, chosen, source)
+    top, counts = rows.top, rows.weights
     if chosen == "exact":
-        return share(name, part.facts["each"](probs, labels, **options), level)
+        return share(name, rows.each(), level, counts)
     if chosen == "gap":
-        return gap(*top, level)
+        return gap(*top, level, counts)
     if chosen == "parts":
-        return loss(name, part.facts["each"](probs, labels, **options), top[1], level, range_of(part))
+        return loss(name, rows.each(), top[1], level, range_of(part), counts)
     if chosen == "corrected":
-        return ece_of_sums(bin_sums(*top, int(options["n_bins"])), level, n_resamples, source)
+        return ece_of_sums(rows.bins(), level, n_resamples, source)
     if chosen == "delong":
-        return area(name, *top, level)
+        return area(name, *top, level, counts)
     if chosen == "log":
-        return risk(*top, level, min(n_resamples, 200), source)
-    return no_interval(name, part.build(probs, labels, **options).item(), level, WHY_NONE)
+        return risk(*top, level, min(n_resamples, 200), source, counts)
+    return no_interval(name, rows.value(), level, WHY_NONE)
 
 
 def bootstrap_sums(
@@ -110,17 +113,19 @@ def bootstrap_sums(
     level: float = 0.95,
     kind: Kind = "auto",
     generator: Generator | None = None,
+    weights_are: WeightsAre = "importance",
 ) -> Interval:
     """Return a metric of equal-width bins with its interval, from the sums of a stream alone.
 
     Args:
         name: A metric of equal-width bins, such as ``ece``; or ``confidence_gap`` or ``accuracy``.
-        sums: Shape ``(3, n_bins)``, as ``Stream("ece").sums`` has them.
+        sums: Shape ``(3, n_bins)``, or with weights ``(7, n_bins)``, as ``Stream("ece").sums`` has them.
         n_resamples: How often counts are drawn anew.
         level: How often such intervals hold the truth; for a ``kind`` by name, ``docs/metrics.md`` says where not.
         kind: ``auto`` is the one that covers. ``percentile`` and ``basic`` draw counts of hits and misses per bin
             from their multinomial distribution.
         generator: Where the randomness comes from; the same numbers each time when left out.
+        weights_are: How much a row represents, or how many independent rows it stands for.
 
     Returns:
         The interval.
@@ -133,7 +138,7 @@ def bootstrap_sums(
         >>> round(interval.estimate, 3), round(interval.low, 2), round(interval.high, 2)
         (0.1, 0.08, 0.12)
     """
-    part, source, sums = METRICS[name], generator or make_generator(0, "bootstrap"), sums.double()
+    part, source, sums = METRICS[name], generator or make_generator(0, "bootstrap"), sums_as(sums, weights_are)
     if kind == "auto" and name in _OF_SUMS:
         return _OF_SUMS[name](sums, level)
     if not part.facts.get("bins"):
@@ -155,11 +160,13 @@ def paired_bootstrap(
     probs_a: Values,
     probs_b: Values,
     labels: Values,
+    weights: Values | None = None,
     *,
     n_resamples: int = 1000,
     level: float = 0.95,
     kind: Kind = "auto",
     generator: Generator | None = None,
+    weights_are: WeightsAre = "importance",
     **options: Any,
 ) -> Interval:
     """Return the difference A − B of a metric between two predictions of the same examples, with its interval.
@@ -172,10 +179,12 @@ def paired_bootstrap(
         probs_a: Class probabilities, shape ``(n, classes)``.
         probs_b: Other probabilities for the same examples.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_resamples: How often examples are drawn anew, where they are.
         level: How often such intervals hold the truth; for a ``kind`` by name, ``docs/metrics.md`` says where not.
         kind: ``auto`` is the one that covers.
         generator: Where the randomness comes from; the same numbers each time when left out.
+        weights_are: How much a row represents, or how many independent rows it stands for.
         **options: The metric's options.
 
     Returns:
@@ -191,25 +200,24 @@ def paired_bootstrap(
     part, source = METRICS[name], generator or make_generator(0, "bootstrap")
     options = dict(part.spec(options).options)
     chosen = _kind(part, kind, n_resamples, level)
-    probs_a, labels_a = check(probs_a, labels)
-    probs_b, labels = check(probs_b, labels)
-    a, b = top_label(probs_a, labels_a), top_label(probs_b, labels)
+    both = [Rows(part, *rows_as(part, probs, labels, weights, weights_are), options) for probs in (probs_a, probs_b)]
+    a, b, counts = both[0].top, both[1].top, both[0].weights
     if chosen == "gap":
-        return paired_gap(a, b, level)
+        return paired_gap(a, b, level, counts)
     if chosen == "corrected":
-        return paired_ece(a, b, int(options["n_bins"]), level, n_resamples, source)
+        return paired_ece(a, b, int(options["n_bins"]), level, n_resamples, source, counts)
     if chosen in ("exact", "parts"):
-        each = [part.facts["each"](probs, labels, **options).double() for probs in (probs_a, probs_b)]
+        each = [rows.each().double() for rows in both]
         if chosen == "exact":
-            return paired_share(name, each[0], each[1], level)
-        return loss(name, each[0] - each[1], a[1] & b[1], level, (-math.inf, math.inf))
-    estimate = (part.build(probs_a, labels, **options) - part.build(probs_b, labels, **options)).item()
+            return paired_share(name, each[0], each[1], level, counts)
+        return loss(name, each[0] - each[1], a[1] & b[1], level, (-math.inf, math.inf), counts)
+    estimate = both[0].value() - both[1].value()
     if chosen in ("none", "delong", "log"):
         return no_interval(name, estimate, level, WHY_NONE)
     state, values = source.get_state(), []
-    for probs in (probs_a, probs_b):
+    for rows in both:
         source.set_state(state)  # the same draws for both
-        values.append(_replicates(part, probs, labels, n_resamples, source, options))
+        values.append(rows.replicates(n_resamples, source))
     return _make(part, estimate, values[0] - values[1], level, chosen, limits=(-math.inf, math.inf))
 
 
@@ -223,46 +231,17 @@ def _kind(part: Part, kind: str, n_resamples: int, level: float) -> str:
     return kind if kind != "auto" else str(part.facts.get("interval", "percentile" if "each" in part.facts else "none"))
 
 
-def _drawn(
-    part: Part,
-    probs: Tensor,
-    labels: Tensor,
-    n_resamples: int,
-    level: float,
-    kind: str,
-    source: Generator,
-    options: dict[str, Any],
-) -> Interval:
+def _drawn(rows: Rows, n_resamples: int, level: float, kind: str, source: Generator) -> Interval:
     """Draw examples anew; above 10⁸ draws, counts of bins, or a mean's normal distribution, which is the same then."""
-    estimate = part.build(probs, labels, **options).item()
-    if len(labels) * n_resamples > _MANY and "each" in part.facts:
-        return _normal(part, part.facts["each"](probs, labels, **options), level)
-    if len(labels) * n_resamples > _MANY and part.facts.get("bins"):
-        sums = bin_sums(*top_label(probs, labels), int(options["n_bins"]))
-        values = torch.vmap(part.facts["finish"])(multinomial_replicates(sums, n_resamples, source))
+    part, many = rows.part, len(rows.labels) * n_resamples > _MANY
+    estimate = rows.value()
+    if many and "each" in part.facts:
+        return _normal(part, rows.each(), level, rows.weights)
+    if many and part.facts.get("bins"):
+        values = torch.vmap(part.facts["finish"])(multinomial_replicates(rows.bins(), n_resamples, source))
     else:
-        values = _replicates(part, probs, labels, n_resamples, source, options)
+        values = rows.replicates(n_resamples, source)
     return _make(part, estimate, values, level, kind)
-
-
-def _replicates(
-    part: Part, probs: Tensor, labels: Tensor, n_resamples: int, source: Generator, options: dict[str, Any]
-) -> Tensor:
-    """Compute the metric on drawn examples, from as little as determines it."""
-    blocks: Iterator[Tensor] = resamples(len(labels), n_resamples, source)
-    if "each" in part.facts:
-        each = part.facts["each"](probs, labels, **options)
-        return torch.cat([each[block].mean(1) for block in blocks])
-    if part.facts.get("bins"):
-        draws = BinnedDraws(*top_label(probs, labels), int(options["n_bins"]))
-        return torch.cat([torch.vmap(part.facts["finish"])(draws.of_these(block)) for block in blocks])
-    if "top" in part.facts:
-        confidence, correct = top_label(probs, labels)
-        top = part.facts["top"]
-        values = [top(confidence[row], correct[row], **options) for block in blocks for row in block]
-    else:
-        values = [part.build(probs[row], labels[row], **options) for block in blocks for row in block]
-    return torch.stack(values)
 
 
 def _make(
@@ -285,8 +264,12 @@ def _make(
     )
 
 
-def _normal(part: Part, each: Tensor, level: float) -> Interval:
-    estimate = each.mean().item()
-    reach = NormalDist().inv_cdf((1 + level) / 2) * each.std().item() / math.sqrt(len(each))
+def _normal(part: Part, each: Tensor, level: float, weights: Tensor | None) -> Interval:
+    estimate = mean(each, weights).item()
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    if weights is None:
+        reach = z * each.std().item() / math.sqrt(len(each))
+    else:
+        reach = z * math.sqrt((weights.square() @ (each - estimate).square()).item()) / weights.sum().item()
     bottom, top = range_of(part)
     return Interval(part.name, estimate, max(estimate - reach, bottom), min(estimate + reach, top), level, "normal")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from surefoot.metrics._input import Values, check
-from surefoot.metrics._means import finish_mean, sums_of
+from surefoot.metrics._input import Values
+from surefoot.metrics._means import finish_mean, mean_of, sums_of
 from surefoot.registry import METRICS
 
 
@@ -36,12 +36,13 @@ def squared_distance(probs: Tensor, labels: Tensor) -> Tensor:
     each=squared_distance,
     interval="parts",
 )
-def brier(probs: Values, labels: Values) -> Tensor:
+def brier(probs: Values, labels: Values, weights: Values | None = None) -> Tensor:
     """Brier score: mean squared distance between predicted and one-hot probabilities, summed over classes.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
 
     Returns:
         Scalar in [0, 2], float64; lower is better.
@@ -51,4 +52,4 @@ def brier(probs: Values, labels: Values) -> Tensor:
         >>> brier(tensor([[0.5, 0.5]]), tensor([0]))
         tensor(0.5000, dtype=torch.float64)
     """
-    return squared_distance(*check(probs, labels)).mean()
+    return mean_of(squared_distance, probs, labels, weights)

@@ -6,25 +6,28 @@ import torch
 from torch import Tensor
 
 from surefoot.metrics._class_bins import class_bin_sums
-from surefoot.metrics._input import Values, check
+from surefoot.metrics._input import Values
+from surefoot.metrics._weights import check_weighted, ratio
 from surefoot.metrics.brier import squared_distance
 from surefoot.registry import METRICS
 
 _REFERENCE = "Murphy 1973; with bins, Stephenson et al. 2008"
 
 
-def _sums(probs: Tensor, labels: Tensor, *, n_bins: int) -> Tensor:
-    bins = class_bin_sums(probs, labels, n_bins).flatten()
-    head = torch.stack([squared_distance(probs, labels).sum(), bins.new_tensor(len(labels)), bins.new_tensor(n_bins)])
+def _sums(probs: Tensor, labels: Tensor, weights: Tensor | None = None, *, n_bins: int) -> Tensor:
+    bins = class_bin_sums(probs, labels, n_bins, weights)[:3].flatten()
+    each, n = squared_distance(probs, labels), bins.new_tensor(len(labels))
+    if weights is not None:
+        each, n = weights * each, weights.sum()
     # The number of bins must survive addition: it is kept once per example.
-    head[2] *= len(labels)
+    head = torch.stack([each.sum(), n, bins.new_tensor(n_bins) * n])
     return torch.cat([head, bins])
 
 
 def _finish_calibration(sums: Tensor) -> Tensor:
     n_bins = int((sums[2] / sums[1]).round())
     count, confidence, correct = sums[3:].view(3, -1, n_bins).unbind()
-    return ((confidence - correct).square() / count.clamp(min=1)).sum() / sums[1]
+    return ratio((confidence - correct).square(), count).sum() / sums[1]
 
 
 def _finish_refinement(sums: Tensor) -> Tensor:
@@ -42,7 +45,7 @@ def _finish_refinement(sums: Tensor) -> Tensor:
     finish=_finish_calibration,
     interval="none",
 )
-def brier_calibration(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
+def brier_calibration(probs: Values, labels: Values, weights: Values | None = None, *, n_bins: int = 15) -> Tensor:
     r"""Calibration part of the Brier score: squared gaps of the classwise bins, summed over classes.
 
     .. math:: \sum_k \sum_m \frac{n_{mk}}{n} (\mathrm{freq}_k(B_{mk}) - \bar p_k(B_{mk}))^2
@@ -50,6 +53,7 @@ def brier_calibration(probs: Values, labels: Values, *, n_bins: int = 15) -> Ten
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
 
     Returns:
@@ -60,7 +64,7 @@ def brier_calibration(probs: Values, labels: Values, *, n_bins: int = 15) -> Ten
         >>> brier_calibration(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))  # 2 · .25²
         tensor(0.1250, dtype=torch.float64)
     """
-    return _finish_calibration(_sums(*check(probs, labels), n_bins=n_bins))
+    return _finish_calibration(_sums(*check_weighted(probs, labels, weights), n_bins=n_bins))
 
 
 @METRICS.register(
@@ -73,7 +77,7 @@ def brier_calibration(probs: Values, labels: Values, *, n_bins: int = 15) -> Ten
     sums=_sums,
     finish=_finish_refinement,
 )
-def brier_refinement(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
+def brier_refinement(probs: Values, labels: Values, weights: Values | None = None, *, n_bins: int = 15) -> Tensor:
     """Refinement part of the Brier score: what stays when the calibration part is taken away.
 
     The two parts add up to the Brier score exactly. The spread of probabilities within a bin counts as refinement.
@@ -81,6 +85,7 @@ def brier_refinement(probs: Values, labels: Values, *, n_bins: int = 15) -> Tens
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
 
     Returns:
@@ -91,4 +96,4 @@ def brier_refinement(probs: Values, labels: Values, *, n_bins: int = 15) -> Tens
         >>> brier_refinement(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))  # of a fair coin
         tensor(0.5000, dtype=torch.float64)
     """
-    return _finish_refinement(_sums(*check(probs, labels), n_bins=n_bins))
+    return _finish_refinement(_sums(*check_weighted(probs, labels, weights), n_bins=n_bins))

@@ -10,9 +10,10 @@ import torch
 from torch import Generator, Tensor
 
 from surefoot.metrics._binning import bin_index, bin_sums
-from surefoot.metrics._input import Values, check
-from surefoot.metrics._resample import hits_by_chance
+from surefoot.metrics._input import Values
+from surefoot.metrics._resample import hits_by_chance, replicates_of_hits
 from surefoot.metrics._top import top_label
+from surefoot.metrics._weights import WeightsAre, kish, rows_as
 from surefoot.metrics.interval import check_level
 from surefoot.registry import METRICS
 from surefoot.seeding import generator as make_generator
@@ -37,10 +38,12 @@ def chance(
     name: str,
     probs: Values,
     labels: Values,
+    weights: Values | None = None,
     *,
     n_resamples: int = 200,
     level: float = 0.95,
     generator: Generator | None = None,
+    weights_are: WeightsAre = "importance",
     **options: Any,
 ) -> Chance:
     """Say what chance alone makes of a calibration error, which has no interval that covers.
@@ -49,9 +52,11 @@ def chance(
         name: A registered metric that is larger the worse the calibration.
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_resamples: How often labels are drawn.
         level: Of the limit.
         generator: Where the randomness comes from; the same numbers each time when left out.
+        weights_are: How much a row represents, or how many independent rows it stands for.
         **options: The metric's options.
 
     Returns:
@@ -65,16 +70,17 @@ def chance(
     """
     part, source = METRICS[name], generator or make_generator(0, "chance")
     options = dict(part.spec(options).options)
-    probs, labels = check(probs, labels)
+    probs, labels, counts = rows_as(part, probs, labels, weights, weights_are)
+    more = {} if counts is None else {"weights": counts}
     if part.facts.get("bins"):
-        sums = bin_sums(*top_label(probs, labels), int(options["n_bins"]))
+        sums = bin_sums(*top_label(probs, labels), int(options["n_bins"]), counts)
         return chance_of_sums(name, sums, n_resamples=n_resamples, level=level, generator=source)
     if "top" in part.facts:
         top = top_label(probs, labels)
-        return chance_of_top(name, *top, n_resamples=n_resamples, level=level, generator=source, **options)
+        return chance_of_top(name, *top, counts, n_resamples=n_resamples, level=level, generator=source, **options)
     drawn = torch.multinomial(probs.double(), n_resamples, replacement=True, generator=source)
-    values = torch.stack([part.build(probs, column, **options) for column in drawn.T.contiguous()])
-    return _beside(name, part.build(probs, labels, **options).item(), values, level)
+    values = torch.stack([part.build(probs, column, **more, **options) for column in drawn.T.contiguous()])
+    return _beside(name, part.build(probs, labels, **more, **options).item(), values, level)
 
 
 def chance_of_sums(
@@ -84,7 +90,7 @@ def chance_of_sums(
 
     Args:
         name: A metric of bins, such as ``mce``.
-        sums: Shape ``(3, n_bins)``, as ``Stream("ece").sums`` has them.
+        sums: Shape ``(3, n_bins)``, or with weights ``(7, n_bins)``, as ``Stream("ece").sums`` has them.
         n_resamples: How often hits are drawn.
         level: Of the limit.
         generator: Where the randomness comes from; the same numbers each time when left out.
@@ -95,7 +101,7 @@ def chance_of_sums(
     finish: Callable[[Tensor], Tensor] = METRICS[name].facts["finish"]
     sums, source = sums.double(), generator or make_generator(0, "chance")
     hits = hits_by_chance(sums, n_resamples, source)
-    values = torch.vmap(finish)(torch.stack([*sums[:2, None].expand(2, n_resamples, -1), hits], 1))
+    values = torch.vmap(finish)(replicates_of_hits(sums, hits))
     return _beside(name, finish(sums).item(), values, level)
 
 
@@ -103,6 +109,7 @@ def chance_of_top(
     name: str,
     confidence: Tensor,
     correct: Tensor,
+    weights: Tensor | None = None,
     *,
     n_resamples: int = 200,
     level: float = 0.95,
@@ -115,6 +122,7 @@ def chance_of_top(
         name: The metric.
         confidence: Shape ``(n,)``.
         correct: Shape ``(n,)``.
+        weights: How much each row counts; they are taken to say nothing about what is right.
         n_resamples: How often correctness is drawn.
         level: Of the limit.
         generator: Where the randomness comes from; the same numbers each time when left out.
@@ -127,15 +135,17 @@ def chance_of_top(
     source = generator or make_generator(0, "chance")
     odds = confidence.double().clamp(0, 1)
     drawn = (torch.bernoulli(odds, generator=source) for _ in range(n_resamples))
-    values = torch.stack([top(confidence, hits, **options) for hits in drawn])
-    return _beside(name, top(confidence, correct, **options).item(), values, level)
+    more = {} if weights is None else {"weights": weights}
+    values = torch.stack([top(confidence, hits, **more, **options) for hits in drawn])
+    return _beside(name, top(confidence, correct, **more, **options).item(), values, level)
 
 
 def classwise_chance(
     probs: Tensor,
     estimate: float,
-    n: int,
+    n: float,
     n_bins: int,
+    weights: Tensor | None = None,
     *,
     n_resamples: int = 200,
     level: float = 0.95,
@@ -149,8 +159,9 @@ def classwise_chance(
     Args:
         probs: Of some examples, shape ``(some, classes)``.
         estimate: Classwise ECE of all examples.
-        n: How many these are.
+        n: How many these are; with weights their effective number.
         n_bins: Number of bins.
+        weights: How much each of the examples at hand counts; None where all count alike.
         n_resamples: How often labels are drawn.
         level: Of the limit.
         generator: Where the randomness comes from; the same numbers each time when left out.
@@ -161,12 +172,14 @@ def classwise_chance(
     some, n_classes = probs.shape
     cells = bin_index(probs, n_bins) + n_bins * torch.arange(n_classes)
     size = n_classes * n_bins
-    sums = torch.bincount(cells.flatten(), probs.double().flatten(), size)
+    mass = None if weights is None else weights * (some / weights.sum())
+    each = probs.double() if mass is None else mass[:, None] * probs.double()
+    sums = torch.bincount(cells.flatten(), each.flatten(), size)
     source = generator or make_generator(0, "chance")
     drawn = torch.multinomial(probs.double(), n_resamples, replacement=True, generator=source)
     hit = cells.gather(1, drawn).T.contiguous()
-    errors = [(sums - torch.bincount(each, minlength=size)).abs().sum() for each in hit]
-    scale = (some / n) ** 0.5 / (some * n_classes)
+    errors = [(sums - torch.bincount(each, mass, minlength=size)).abs().sum() for each in hit]
+    scale = ((some if weights is None else kish(weights)) / n) ** 0.5 / (some * n_classes)
     return _beside("classwise_ece", estimate, scale * torch.stack(errors), level)
 
 

@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from surefoot.metrics._binned import binned, gaps
-from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._binned import binned, gaps, of_bins
 from surefoot.metrics._input import Values
-from surefoot.metrics._top import checked_top_label
+from surefoot.metrics._weights import BROKEN, ROWS, ratio
 from surefoot.registry import METRICS
 
 _REFERENCE = "Kumar et al. 2019, arXiv:1909.10155"
@@ -18,14 +17,21 @@ _REFERENCE = "Kumar et al. 2019, arXiv:1909.10155"
 
 def _noise(sums: Tensor, less: int) -> Tensor:
     """Estimate the variance of each bin's accuracy, with n_b − less in the denominator."""
-    count, _, correct = sums.unbind()
-    accuracy = correct / count.clamp(min=1)
+    accuracy, count = ratio(sums[2], sums[0]), _count(sums)
     return accuracy * (1 - accuracy) / (count - less).clamp(min=1)
+
+
+def _count(sums: Tensor) -> Tensor:
+    """Count rows as often as they weigh; weights that are not all whole numbers have a mean of 1."""
+    if len(sums) == 3:
+        return sums[0]
+    broken = sums[BROKEN].sum() > 0
+    return sums[0] * torch.where(broken, sums[ROWS].sum() / sums[0].sum(), 1.0)
 
 
 def _finish_absolute(sums: Tensor) -> Tensor:
     share, gap = gaps(sums)
-    share = share * (sums[0] >= 2)
+    share = share * (_count(sums) >= 2)
     deviation = _noise(sums, less=0).sqrt()
     ratio = gap / deviation.clamp(min=1e-300)
     # Mean of |N(gap, deviation²)|: what the plug-in would be on average if the bins' true gaps were the observed ones.
@@ -36,7 +42,7 @@ def _finish_absolute(sums: Tensor) -> Tensor:
 
 def _finish_squared(sums: Tensor) -> Tensor:
     share, gap = gaps(sums)
-    share = share * (sums[0] >= 2)
+    share = share * (_count(sums) >= 2)
     return (share * (gap.square() - _noise(sums, less=1))).sum().clamp(min=0).sqrt()
 
 
@@ -50,7 +56,7 @@ def _finish_squared(sums: Tensor) -> Tensor:
     reference=_REFERENCE,
     **binned(_finish_absolute),
 )
-def debiased_ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
+def debiased_ece(probs: Values, labels: Values, weights: Values | None = None, *, n_bins: int = 15) -> Tensor:
     r"""Debiased ECE: twice the ECE less its mean under resampled bin accuracies; slightly negative by chance.
 
     .. math:: 2\,\mathrm{ECE} - \sum_m \frac{n_m}{n} E|N(g_m, a_m(1-a_m)/n_m)|
@@ -61,6 +67,7 @@ def debiased_ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
 
     Returns:
@@ -71,7 +78,7 @@ def debiased_ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
         >>> debiased_ece(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([1, 1]))  # no variance: .75 as it is
         tensor(0.7500, dtype=torch.float64)
     """
-    return _finish_absolute(bin_sums(*checked_top_label(probs, labels), n_bins))
+    return _finish_absolute(of_bins(probs, labels, weights, n_bins))
 
 
 @METRICS.register(
@@ -83,7 +90,7 @@ def debiased_ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     reference=_REFERENCE,
     **binned(_finish_squared),
 )
-def debiased_rms_ce(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
+def debiased_rms_ce(probs: Values, labels: Values, weights: Values | None = None, *, n_bins: int = 15) -> Tensor:
     r"""Debiased RMS calibration error: root of the squared one less each bin's estimated variance.
 
     .. math:: \sqrt{\max(0, \sum_m \frac{n_m}{n} [g_m^2 - \frac{a_m(1-a_m)}{n_m - 1}])}
@@ -94,6 +101,7 @@ def debiased_rms_ce(probs: Values, labels: Values, *, n_bins: int = 15) -> Tenso
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
 
     Returns:
@@ -104,4 +112,4 @@ def debiased_rms_ce(probs: Values, labels: Values, *, n_bins: int = 15) -> Tenso
         >>> debiased_rms_ce(tensor([[0.9, 0.1], [0.9, 0.1]]), tensor([1, 1]))  # no variance: .9 as it is
         tensor(0.9000, dtype=torch.float64)
     """
-    return _finish_squared(bin_sums(*checked_top_label(probs, labels), n_bins))
+    return _finish_squared(of_bins(probs, labels, weights, n_bins))

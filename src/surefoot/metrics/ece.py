@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from surefoot.metrics._binned import binned
-from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._binned import binned, of_bins
 from surefoot.metrics._input import Values
-from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
 
 def _finish(sums: Tensor) -> Tensor:
-    count, confidence, correct = sums.unbind()
+    count, confidence, correct = sums[:3].unbind()
     return (confidence - correct).abs().sum() / count.sum()
 
 
@@ -25,7 +23,7 @@ def _finish(sums: Tensor) -> Tensor:
     reference="Guo et al. 2017, arXiv:1706.04599",
     **binned(_finish, interval="corrected"),
 )
-def ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
+def ece(probs: Values, labels: Values, weights: Values | None = None, *, n_bins: int = 15) -> Tensor:
     r"""Expected calibration error: mean gap between confidence and accuracy over equal-width bins.
 
     .. math:: \sum_m \frac{n_m}{n} |\mathrm{acc}(B_m) - \mathrm{conf}(B_m)|
@@ -33,6 +31,7 @@ def ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
 
     Returns:
@@ -43,4 +42,4 @@ def ece(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
         >>> ece(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))  # 75 % sure, 50 % right
         tensor(0.2500, dtype=torch.float64)
     """
-    return _finish(bin_sums(*checked_top_label(probs, labels), n_bins))
+    return _finish(of_bins(probs, labels, weights, n_bins))

@@ -15,6 +15,8 @@ from statistics import NormalDist
 import torch
 from torch import Generator, Tensor
 
+from surefoot.metrics._resample import drawn_hits
+from surefoot.metrics._weights import ratio, sizes
 from surefoot.metrics.interval import Interval, around, check_level
 from surefoot.metrics.reliability import Consistency, consistency
 
@@ -27,7 +29,7 @@ def ece_of_sums(
     """Return ECE with its interval.
 
     Args:
-        sums: Shape ``(3, n_bins)``.
+        sums: Shape ``(3, n_bins)``; with weights that say how much a row represents ``(7, n_bins)``.
         level: Of the interval.
         n_resamples: How often hits are drawn for the lower end.
         source: Where the randomness comes from.
@@ -46,33 +48,38 @@ def ece_of_sums(
 
 def _upward(sums: Tensor, level: float, n_resamples: int, source: Generator, chance: Consistency) -> float:
     """How far noise may have lifted ECE above the truth, if bins that may be calibrated are."""
-    count, confidence, correct = sums.unbind()
-    missing, share = confidence - correct, _towards_half(count, correct, level)
-    sure = (confidence / count.clamp(min=1)).clamp(0, 1)
+    count, confidence, correct = sums[:3].unbind()
+    missing, share, size = confidence - correct, _towards_half(sums, level), sizes(sums)
+    sure = ratio(confidence, count).clamp(0, 1)
+    one = ratio(count, size)  # what a hit weighs
     # Within one hit too: of few examples, or at confidences near 1, nothing smaller than a whole hit can happen.
-    near = missing.abs() <= torch.clamp(_NEAR * (count * sure * (1 - sure)).sqrt(), min=1.0)
+    near = missing.abs() <= one * torch.clamp(_NEAR * (size * sure * (1 - sure)).sqrt(), min=1.0)
     if bool(near.all()):
         return chance.limit
     truth, odds = missing.masked_fill(near, 0.0), torch.where(near, sure, share)
-    shape = (n_resamples, len(count))
-    hits = torch.binomial(count.expand(shape).contiguous(), odds.expand(shape).contiguous(), generator=source)
+    hits = drawn_hits(sums, odds, n_resamples, source)
     lifted = (truth + count * odds - hits).abs().sum(1) - truth.abs().sum()
     return float(lifted.quantile((1 + level) / 2) / count.sum())
 
 
 def _sideways(sums: Tensor, ece: float, level: float) -> float:
     """How far noise may have lowered it, if every gap has the sign that it seems to have."""
-    count, confidence, correct = sums.unbind()
-    n, share = count.sum(), _towards_half(count, correct, level)
-    of_hits = (count * share * (1 - share)).sum() / n**2
-    gap = (confidence - correct) / count.clamp(min=1)
-    of_counts = ((count * gap.square()).sum() / n - ece**2).clamp(min=0) / n
+    count, confidence, correct = sums[:3].unbind()
+    n, share = count.sum(), _towards_half(sums, level)
+    gap = ratio(confidence - correct, count)
+    if len(sums) == 3:
+        of_hits = (count * share * (1 - share)).sum() / n**2
+        of_counts = ((count * gap.square()).sum() / n - ece**2).clamp(min=0) / n
+    else:
+        of_hits = ratio(count.square() * share * (1 - share), sizes(sums)).sum() / n**2
+        of_counts = (sums[3] * (gap.abs() - ece).square()).sum() / n**2
     return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(float(of_hits + of_counts))
 
 
-def _towards_half(count: Tensor, correct: Tensor, level: float) -> Tensor:
-    square = NormalDist().inv_cdf((1 + level) / 2) ** 2
-    return (correct + square / 2) / (count + square)
+def _towards_half(sums: Tensor, level: float) -> Tensor:
+    square, size = NormalDist().inv_cdf((1 + level) / 2) ** 2, sizes(sums)
+    hits = sums[2] if len(sums) == 3 else ratio(sums[2], sums[0]) * size
+    return (hits + square / 2) / (size + square)
 
 
 def ece_difference(a: Interval, b: Interval) -> Interval:

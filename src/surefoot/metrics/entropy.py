@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from surefoot.metrics._input import Values, check
-from surefoot.metrics._means import finish_mean, sums_of
+from surefoot.metrics._input import Values
+from surefoot.metrics._means import finish_mean, mean_of, sums_of
 from surefoot.registry import METRICS
 
 
@@ -42,12 +42,13 @@ def _truth(probs: Tensor, labels: Tensor) -> Tensor:
     each=_prediction,
     interval="parts",
 )
-def entropy(probs: Values, labels: Values) -> Tensor:
+def entropy(probs: Values, labels: Values, weights: Values | None = None) -> Tensor:
     """Mean entropy −Σ p log p of the predicted distributions, in nats; the labels are not looked at.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
 
     Returns:
         Scalar in [0, log classes], float64; neither direction is better.
@@ -57,7 +58,7 @@ def entropy(probs: Values, labels: Values) -> Tensor:
         >>> entropy(tensor([[0.5, 0.5]]), tensor([0]))
         tensor(0.6931, dtype=torch.float64)
     """
-    return _prediction(*check(probs, labels)).mean()
+    return mean_of(_prediction, probs, labels, weights)
 
 
 @METRICS.register(
@@ -73,12 +74,13 @@ def entropy(probs: Values, labels: Values) -> Tensor:
     each=_truth,
     interval="parts",
 )
-def true_class_entropy(probs: Values, labels: Values) -> Tensor:
+def true_class_entropy(probs: Values, labels: Values, weights: Values | None = None) -> Tensor:
     """Mean binary entropy of the true class's probability, −p_y log p_y − (1 − p_y) log(1 − p_y), in nats.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
 
     Returns:
         Scalar in [0, log 2], float64; neither direction is better.
@@ -88,4 +90,4 @@ def true_class_entropy(probs: Values, labels: Values) -> Tensor:
         >>> true_class_entropy(tensor([[0.5, 0.5], [1.0, 0.0]]), tensor([0, 0]))
         tensor(0.3466, dtype=torch.float64)
     """
-    return _truth(*check(probs, labels)).mean()
+    return mean_of(_truth, probs, labels, weights)

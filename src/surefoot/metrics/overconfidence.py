@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from surefoot.metrics._binned import binned
-from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._binned import binned, of_bins
 from surefoot.metrics._input import Values
 from surefoot.metrics._means import finish_mean, sums_of
-from surefoot.metrics._top import checked_top_label, top_label
+from surefoot.metrics._top import checked_top, top_label
+from surefoot.metrics._weights import mean
 from surefoot.registry import METRICS
 
 
@@ -24,6 +24,10 @@ def _gap_of_top(confidence: Tensor, correct: Tensor) -> Tensor:
     return confidence.double() - correct.double()
 
 
+def _mean_gap_of_top(confidence: Tensor, correct: Tensor, weights: Tensor | None = None) -> Tensor:
+    return mean(_gap_of_top(confidence, correct), weights)
+
+
 def _gap(probs: Tensor, labels: Tensor) -> Tensor:
     return _gap_of_top(*top_label(probs, labels))
 
@@ -37,7 +41,7 @@ def _gap(probs: Tensor, labels: Tensor) -> Tensor:
     reference="the part of ECE where confidence exceeds accuracy",
     **binned(_finish_over),
 )
-def overconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
+def overconfidence(probs: Values, labels: Values, weights: Values | None = None, *, n_bins: int = 15) -> Tensor:
     r"""Overconfidence: the part of ECE from bins that are surer than right.
 
     .. math:: \sum_m \frac{n_m}{n} \max(0, \mathrm{conf}(B_m) - \mathrm{acc}(B_m))
@@ -47,6 +51,7 @@ def overconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
 
     Returns:
@@ -57,7 +62,7 @@ def overconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor
         >>> overconfidence(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))
         tensor(0.2500, dtype=torch.float64)
     """
-    return _finish_over(bin_sums(*checked_top_label(probs, labels), n_bins))
+    return _finish_over(of_bins(probs, labels, weights, n_bins))
 
 
 @METRICS.register(
@@ -69,7 +74,7 @@ def overconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor
     reference="the part of ECE where accuracy exceeds confidence",
     **binned(_finish_under),
 )
-def underconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
+def underconfidence(probs: Values, labels: Values, weights: Values | None = None, *, n_bins: int = 15) -> Tensor:
     r"""Underconfidence: the part of ECE from bins that are more often right than sure.
 
     .. math:: \sum_m \frac{n_m}{n} \max(0, \mathrm{acc}(B_m) - \mathrm{conf}(B_m))
@@ -77,6 +82,7 @@ def underconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tenso
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
 
     Returns:
@@ -87,7 +93,7 @@ def underconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tenso
         >>> underconfidence(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 0]))
         tensor(0.2500, dtype=torch.float64)
     """
-    return _finish_under(bin_sums(*checked_top_label(probs, labels), n_bins))
+    return _finish_under(of_bins(probs, labels, weights, n_bins))
 
 
 @METRICS.register(
@@ -101,15 +107,16 @@ def underconfidence(probs: Values, labels: Values, *, n_bins: int = 15) -> Tenso
     sums=sums_of(_gap),
     finish=finish_mean,
     each=_gap,
-    top=lambda confidence, correct: _gap_of_top(confidence, correct).mean(),
+    top=_mean_gap_of_top,
     interval="gap",
 )
-def confidence_gap(probs: Values, labels: Values) -> Tensor:
+def confidence_gap(probs: Values, labels: Values, weights: Values | None = None) -> Tensor:
     """Mean confidence less accuracy: positive when over-confident, negative when under-confident, best at 0.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
 
     Returns:
         Scalar in [−1, 1], float64.
@@ -119,4 +126,4 @@ def confidence_gap(probs: Values, labels: Values) -> Tensor:
         >>> confidence_gap(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))
         tensor(0.2500, dtype=torch.float64)
     """
-    return _gap_of_top(*checked_top_label(probs, labels)).mean()
+    return _mean_gap_of_top(*checked_top(probs, labels, weights))

@@ -12,7 +12,8 @@ from surefoot.errors import OptionError
 from surefoot.metrics._binning import bin_sums
 from surefoot.metrics._input import Values
 from surefoot.metrics._resample import hits_by_chance
-from surefoot.metrics._top import checked_top_label
+from surefoot.metrics._top import checked_top
+from surefoot.metrics._weights import WeightsAre, rows_of, sizes, sums_as
 from surefoot.seeding import generator as make_generator
 
 
@@ -24,7 +25,8 @@ class Reliability:
     confidence is right. A bin within its bar may be off by chance; one outside is rarely.
     """
 
-    count: list[int]
+    count: list[float]
+    """With weights a bin's share of them, times the number of rows."""
     confidence: list[float | None]
     accuracy: list[float | None]
     low: list[float | None]
@@ -38,14 +40,24 @@ class Reliability:
         return [m for m, (a, low, high) in enumerate(bars) if a is not None and not (low or 0) <= a <= (high or 0)]
 
 
-def reliability(probs: Values, labels: Values, *, n_bins: int = 15, level: float = 0.95) -> Reliability:
+def reliability(
+    probs: Values,
+    labels: Values,
+    weights: Values | None = None,
+    *,
+    n_bins: int = 15,
+    level: float = 0.95,
+    weights_are: WeightsAre = "importance",
+) -> Reliability:
     """Compare confidence with accuracy, bin by bin.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
         level: How often a calibrated bin is inside its bar.
+        weights_are: How much a row represents, or how many independent rows it stands for.
 
     Returns:
         The bins, from the least to the most confident.
@@ -57,18 +69,21 @@ def reliability(probs: Values, labels: Values, *, n_bins: int = 15, level: float
 
     Reference: consistency bars after Bröcker and Smith 2007.
     """
-    return reliability_of_sums(bin_sums(*checked_top_label(probs, labels), n_bins), level=level)
+    confidence, correct, counts = checked_top(probs, labels, weights)
+    sums = bin_sums(confidence, correct, n_bins, counts)
+    return reliability_of_sums(sums, level=level, weights_are=weights_are)
 
 
-def reliability_of_sums(sums: Tensor, *, level: float = 0.95) -> Reliability:
+def reliability_of_sums(sums: Tensor, *, level: float = 0.95, weights_are: WeightsAre = "importance") -> Reliability:
     """Draw the diagram from the sums of a stream, as ``Stream("ece").sums`` has them.
 
     The bars are quantiles of the binomial distribution of a bin's hits. Within a bin confidences differ a little,
     which makes the true spread a little narrower.
 
     Args:
-        sums: Shape ``(3, n_bins)``: count, sum of confidence, sum of correctness.
+        sums: Shape ``(3, n_bins)``: count, sum of confidence, sum of correctness; with weights ``(7, n_bins)``.
         level: How often a calibrated bin is inside its bar.
+        weights_are: How much a row represents, or how many independent rows it stands for.
 
     Returns:
         The bins.
@@ -83,14 +98,17 @@ def reliability_of_sums(sums: Tensor, *, level: float = 0.95) -> Reliability:
     """
     if not 0 < level < 1:
         raise OptionError(f"Expected a level between 0 and 1, but got {level}. 0.95 is usual.")
-    columns: list[tuple[int, float | None, float | None, float | None, float | None]] = []
-    for n, confidence, correct in zip(*sums.double().tolist(), strict=True):
+    sums = sums_as(sums, weights_are)
+    scale = 1.0 if len(sums) == 3 else rows_of(sums) / sums[0].sum().item()
+    columns: list[tuple[float, float | None, float | None, float | None, float | None]] = []
+    for n, confidence, correct, size in zip(*sums[:3].tolist(), sizes(sums).tolist(), strict=True):
         if not n:
             columns.append((0, None, None, None, None))
             continue
         expected = min(1.0, max(0.0, confidence / n))
-        low, high = (_hits_at(q, int(n), expected) / n for q in ((1 - level) / 2, (1 + level) / 2))
-        columns.append((int(n), confidence / n, correct / n, max(0.0, low), high))
+        low, high = (_hits_at(q, int(size), expected) / size for q in ((1 - level) / 2, (1 + level) / 2))
+        count = int(n) if len(sums) == 3 else n * scale
+        columns.append((count, confidence / n, correct / n, max(0.0, low), high))
     count, mean, accuracy, lows, highs = (list(column) for column in zip(*columns, strict=True))
     return Reliability(count, mean, accuracy, lows, highs, level)
 
@@ -121,7 +139,12 @@ class Consistency:
 
 
 def consistency(
-    sums: Tensor, *, n_resamples: int = 2000, level: float = 0.95, generator: Generator | None = None
+    sums: Tensor,
+    *,
+    n_resamples: int = 2000,
+    level: float = 0.95,
+    generator: Generator | None = None,
+    weights_are: WeightsAre = "importance",
 ) -> Consistency:
     """Tell "miscalibrated" and "too few examples" apart: draw hits anew as if every bin's confidence were right.
 
@@ -130,6 +153,7 @@ def consistency(
         n_resamples: How often.
         level: Of the limit.
         generator: Where the randomness comes from; the same numbers each time when left out.
+        weights_are: How much a row represents, or how many independent rows it stands for.
 
     Returns:
         The ECE and its distribution under calibration.
@@ -143,7 +167,8 @@ def consistency(
 
     Reference: Bröcker and Smith 2007; Widmann et al. 2019, arXiv:1910.11385.
     """
-    count, confidence, correct = sums.double().unbind()
+    sums = sums_as(sums, weights_are)
+    count, confidence, correct = sums[:3].unbind()
     n, ece = count.sum(), float((confidence - correct).abs().sum() / count.sum())
     hits = hits_by_chance(sums, n_resamples, generator or make_generator(0, "consistency"))
     by_chance = (confidence - hits).abs().sum(1) / n

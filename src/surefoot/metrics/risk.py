@@ -18,10 +18,21 @@ from torch import Tensor
 from surefoot.errors import InputError
 from surefoot.metrics._binning import quantile_sums
 from surefoot.metrics._input import Values, as_tensor
-from surefoot.metrics._ranking import area_under_roc, average_precision
+from surefoot.metrics._ranking import area_under_roc, average_precision, share_below
+from surefoot.metrics._weights import (
+    WeightsAre,
+    check_weights,
+    check_weights_are,
+    kish,
+    mean,
+    repeated,
+    rows_of,
+    sizes,
+    sums_as,
+    worth,
+)
 from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.interval import Interval
-from surefoot.metrics.ranking_interval import share_below
 from surefoot.metrics.reliability import Consistency, Reliability, consistency, reliability_of_sums
 from surefoot.metrics.shares import exact_ends
 
@@ -47,14 +58,24 @@ class Risk:
     finding: RiskFinding
 
 
-def judge_risk(risk: Values, happened: Values, *, n_bins: int = 15, level: float = 0.95) -> Risk:
+def judge_risk(
+    risk: Values,
+    happened: Values,
+    weights: Values | None = None,
+    *,
+    n_bins: int = 15,
+    level: float = 0.95,
+    weights_are: WeightsAre = "importance",
+) -> Risk:
     """Judge the probabilities of an event.
 
     Args:
         risk: Probability of the event, shape ``(n,)``.
         happened: 1 where it happened, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins, with about as many examples in each.
         level: Of intervals, bars and the test of calibration.
+        weights_are: How much a row represents, or how many independent rows it stands for.
 
     Returns:
         The verdict.
@@ -66,11 +87,11 @@ def judge_risk(risk: Values, happened: Values, *, n_bins: int = 15, level: float
         >>> found.finding, round(found.mean / found.rate.estimate, 1)
         ('overstated', 5.0)
     """
-    sums = risk_sums(risk, happened, n_bins)
+    sums = sums_as(risk_sums(risk, happened, n_bins, weights), weights_are)
     return risk_of_sums(sums, sums, level=level)
 
 
-def risk_sums(risk: Values, happened: Values, n_bins: int) -> Tensor:
+def risk_sums(risk: Values, happened: Values, n_bins: int, weights: Values | None = None) -> Tensor:
     """Count examples and add up risk and events in bins with about as many examples in each.
 
     Risks of rare events crowd next to 0, where bins of equal width would hold nearly all of them in the first.
@@ -79,9 +100,10 @@ def risk_sums(risk: Values, happened: Values, n_bins: int) -> Tensor:
         risk: Probability of the event, shape ``(n,)``.
         happened: 1 where it happened, shape ``(n,)``.
         n_bins: Number of bins; fewer where many risks are equal.
+        weights: How much each row counts; None where all count alike.
 
     Returns:
-        Shape ``(3, bins)``, float64.
+        Shape ``(3, bins)``, float64; with weights ``(7, bins)``.
 
     Raises:
         InputError: If a risk is no probability, or there is not one per event.
@@ -95,14 +117,19 @@ def risk_sums(risk: Values, happened: Values, n_bins: int) -> Tensor:
         raise InputError(
             f"Expected risks in [0, 1], but got {risk.min().item():.6g} to {risk.max().item():.6g}. Pass P(positive)."
         )
-    return quantile_sums(risk, happened, n_bins)
+    if weights is None:
+        return quantile_sums(risk, happened, n_bins)
+    counts = check_weights(weights, len(risk))
+    counted = counts > 0
+    return quantile_sums(risk[counted], happened[counted], n_bins, counts[counted])
 
 
 def risk_of_sums(totals: Tensor, bins: Tensor, *, level: float = 0.95) -> Risk:
     """Judge from sums alone.
 
     Args:
-        totals: Shape ``(3, any)``: count, sum of risk, events of all examples, in whatever bins of the risk.
+        totals: Shape ``(3, any)``: count, sum of risk, events of all examples, in whatever bins of the risk; with
+            weights that say how much a row represents ``(7, any)``.
         bins: The same of all or of a random part of them, in the bins to be shown.
         level: Of intervals, bars and the test of calibration.
 
@@ -110,18 +137,15 @@ def risk_of_sums(totals: Tensor, bins: Tensor, *, level: float = 0.95) -> Risk:
         The verdict. Where the interval of the gap holds 0, ``calibrated`` means that chance alone often gives such an
         ECE, and ``mixed`` that it does not: too high in some bins, too low in others.
     """
-    count, risk, events = (part.sum().item() for part in totals.double())
-    mean, rate = risk / count, events / count
-    low, high = exact_ends(events, count, level)
-    # Given the risks, only the events are left to chance; what the risks tell apart, chance no longer moves.
-    worth = count / _left_to_chance(totals.double())
-    near, far = exact_ends(rate * worth, worth, level)
-    gap = Interval("risk_gap", mean - rate, mean - far, mean - near, level, "score", 0)
-    chance = consistency(bins, level=level)
+    totals = totals.double()
+    average, rate, n = _means(totals)
+    events = totals[2].sum().item() if len(totals) == 3 else rate * rows_of(totals)
+    low, high = exact_ends(events if len(totals) == 3 else rate * n, n, level)
+    gap, chance = risk_gap_of_sums(totals, level), consistency(bins, level=level)
     return Risk(
-        n=int(count),
+        n=int(rows_of(totals)),
         events=round(events),
-        mean=mean,
+        mean=average,
         rate=Interval("event_rate", rate, low, high, level, "exact", 0),
         gap=gap,
         ece=bootstrap_sums("ece", bins, level=level),
@@ -131,6 +155,32 @@ def risk_of_sums(totals: Tensor, bins: Tensor, *, level: float = 0.95) -> Risk:
     )
 
 
+def risk_gap_of_sums(totals: Tensor, level: float) -> Interval:
+    """Return mean risk less event rate.
+
+    Given the risks, only the events are left to chance; what the risks tell apart, chance no longer moves.
+
+    Args:
+        totals: As :func:`risk_of_sums` takes them.
+        level: Of the interval.
+
+    Returns:
+        The interval.
+    """
+    totals = totals.double()
+    average, rate, n = _means(totals)
+    size = n / _left_to_chance(totals, n)
+    near, far = exact_ends(rate * size, size, level)
+    return Interval("risk_gap", average - rate, average - far, average - near, level, "score", 0)
+
+
+def _means(totals: Tensor) -> tuple[float, float, float]:
+    """Return mean risk, event rate, and what the rate is worth in equal rows."""
+    count, risk, events = (part.sum().item() for part in totals[:3])
+    n = count if len(totals) == 3 else worth(*totals[[0, 2, 3, 4]].sum(1)).item()
+    return risk / count, min(1.0, events / count), n
+
+
 def _finding(gap: Interval, chance: Consistency) -> RiskFinding:
     """Let the mean speak where it makes out at least half of the error; else too high here is too low there."""
     if 0.0 not in gap and (2 * abs(gap.estimate) >= chance.ece or not chance.miscalibrated):
@@ -138,18 +188,31 @@ def _finding(gap: Interval, chance: Consistency) -> RiskFinding:
     return "mixed" if chance.miscalibrated else "calibrated"
 
 
-def _left_to_chance(totals: Tensor) -> float:
+def _left_to_chance(totals: Tensor, n: float) -> float:
     """Return the variance of the events within bins of the risk, as a share of that of as many coin tosses."""
-    count, _, events = totals[:, totals[0] > 0]
-    rate = (events.sum() / count.sum()).item()
+    totals = totals[:, totals[0] > 0]
+    count, _, events = totals[:3]
+    rate = float(events.sum() / count.sum())
     if not 0 < rate < 1:
         return 1.0
+    if len(totals) > 3:
+        size = sizes(totals)
+        within = (size * events / count + 1) / (size + 2)
+        of_bins = (count / count.sum()).square() * within * (1 - within) / size
+        return min(1.0, float(of_bins.sum()) * n / (rate * (1 - rate)))
     within = (events + 1) / (count + 2)  # never 0: bins with few examples must not look certain
     left: float = ((count * within * (1 - within)).sum() / (count.sum() * rate * (1 - rate))).item()
     return min(1.0, left)
 
 
-def ranking(risk: Values, happened: Values, *, level: float = 0.95) -> tuple[Interval, Interval] | None:
+def ranking(
+    risk: Values,
+    happened: Values,
+    weights: Values | None = None,
+    *,
+    level: float = 0.95,
+    weights_are: WeightsAre = "importance",
+) -> tuple[Interval, Interval] | None:
     """Return how well the risk ranks: AUROC, and average precision, of the positive class.
 
     The AUROC gets the wider of two intervals: that of DeLong et al. 1988 on the scale of log-odds, and that which
@@ -160,7 +223,9 @@ def ranking(risk: Values, happened: Values, *, level: float = 0.95) -> tuple[Int
     Args:
         risk: Probability of the event, shape ``(n,)``.
         happened: 1 where it happened, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         level: Of the intervals.
+        weights_are: How much a row represents, or how many independent rows it stands for.
 
     Returns:
         Both; None where all or none of the examples are events.
@@ -171,16 +236,25 @@ def ranking(risk: Values, happened: Values, *, level: float = 0.95) -> tuple[Int
         (0.5, 0.8333)
     """
     risk, happened = as_tensor(risk, "risk"), as_tensor(happened, "events")
-    positive, negative = risk[happened.bool()].double(), risk[~happened.bool()].double()
-    m, n = len(positive), len(negative)
-    if not m or not n:
+    check_weights_are(weights_are)
+    counts = None if weights is None else check_weights(weights, len(risk))
+    if counts is not None and weights_are == "counts":
+        (risk, happened), counts = repeated(counts, risk, happened), None
+    elif counts is not None:
+        counted = counts > 0
+        risk, happened, counts = risk[counted], happened[counted], counts[counted]
+    event = happened.bool()
+    positive, negative = risk[event].double(), risk[~event].double()
+    if not len(positive) or not len(negative):
         return None
-    area = area_under_roc(positive, negative).item()
-    precision = average_precision(positive, negative).item()
+    both = None if counts is None else (counts[event], counts[~event])
+    m, n = (len(positive), len(negative)) if both is None else (kish(both[0]), kish(both[1]))
+    area = area_under_roc(positive, negative, both).item()
+    precision = average_precision(positive, negative, both).item()
     if min(m, n) < _FEW:
         low, high = exact_ends(area * min(m, n), min(m, n), level)
     else:
-        ends = (_by_places(positive, negative, area, level), _by_test(area, m, n, level))
+        ends = (_by_places(positive, negative, area, level, both), _by_test(area, m, n, level))
         low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     return (
         Interval("risk_auroc", area, low, high, level, "score", 0),
@@ -188,18 +262,29 @@ def ranking(risk: Values, happened: Values, *, level: float = 0.95) -> tuple[Int
     )
 
 
-def _by_places(positive: Tensor, negative: Tensor, area: float, level: float) -> tuple[float, float]:
+def _by_places(
+    positive: Tensor, negative: Tensor, area: float, level: float, weights: tuple[Tensor, Tensor] | None
+) -> tuple[float, float]:
     """Return DeLong's interval on the scale of log-odds; of no width where one class is above the other throughout."""
     if not 0 < area < 1:
         return area, area
-    above = share_below(negative.sort().values, positive).var() / len(positive)
-    below = share_below(positive.sort().values, negative).var() / len(negative)
+    of_positive, of_negative = weights or (None, None)
+    above = _variance(share_below(negative, positive, of_negative), of_positive)
+    below = _variance(share_below(positive, negative, of_positive), of_negative)
     reach = NormalDist().inv_cdf((1 + level) / 2) * (above + below).sqrt().item() / (area * (1 - area))
     middle = math.log(area / (1 - area))
     return 1 / (1 + math.exp(reach - middle)), 1 / (1 + math.exp(-reach - middle))
 
 
-def _by_test(area: float, m: int, n: int, level: float) -> tuple[float, float]:
+def _variance(shares: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the variance of a mean."""
+    if weights is None:
+        return shares.var() / len(shares)
+    off, n = shares - mean(shares, weights), kish(weights)
+    return weights.square() @ off.square() / weights.sum().square() * (n / (n - 1))
+
+
+def _by_test(area: float, m: float, n: float, level: float) -> tuple[float, float]:
     """Return all areas that a test with the variance of Hanley and McNeil does not refuse."""
     z = NormalDist().inv_cdf((1 + level) / 2)
 

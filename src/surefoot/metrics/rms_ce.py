@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from surefoot.metrics._binned import binned, gaps
-from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._binned import binned, gaps, of_bins
 from surefoot.metrics._input import Values
-from surefoot.metrics._top import checked_top_label
 from surefoot.registry import METRICS
 
 
@@ -25,7 +23,7 @@ def _finish(sums: Tensor) -> Tensor:
     reference="Hendrycks et al. 2019, arXiv:1812.04606",
     **binned(_finish),
 )
-def rms_ce(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
+def rms_ce(probs: Values, labels: Values, weights: Values | None = None, *, n_bins: int = 15) -> Tensor:
     r"""Root-mean-square calibration error: like ECE, but large gaps weigh more.
 
     .. math:: \sqrt{\sum_m \frac{n_m}{n} (\mathrm{acc}(B_m) - \mathrm{conf}(B_m))^2}
@@ -33,6 +31,7 @@ def rms_ce(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
 
     Returns:
@@ -43,4 +42,4 @@ def rms_ce(probs: Values, labels: Values, *, n_bins: int = 15) -> Tensor:
         >>> rms_ce(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))
         tensor(0.2500, dtype=torch.float64)
     """
-    return _finish(bin_sums(*checked_top_label(probs, labels), n_bins))
+    return _finish(of_bins(probs, labels, weights, n_bins))

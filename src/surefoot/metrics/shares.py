@@ -14,6 +14,7 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
+from surefoot.metrics._weights import ratio, worth
 from surefoot.metrics.interval import Interval, around, check_level
 
 _GAPS = (-1.0, 1.0)
@@ -42,34 +43,50 @@ def exact_ends(hits: float, n: float, level: float) -> tuple[float, float]:
     return low, high
 
 
-def share(name: str, each: Tensor, level: float) -> Interval:
+def share(name: str, each: Tensor, level: float, weights: Tensor | None = None) -> Interval:
     """Return the interval of a share.
 
     Args:
         name: The metric.
         each: 1 for a hit, else 0.
         level: Of the interval.
+        weights: How much each row represents; None where all count alike.
 
     Returns:
         The interval.
     """
-    hits, n = each.double().sum().item(), len(each)
+    each = each.double()
+    if weights is not None:
+        squares = weights.square()
+        return _weighted_share(name, (weights, weights * each, squares, squares * each), level)
+    hits, n = each.sum().item(), len(each)
     return Interval(name, hits / n, *exact_ends(hits, n, level), level, "exact")
 
 
 def accuracy_of_sums(sums: Tensor, level: float) -> Interval:
-    """Return the accuracy from bins of shape ``(3, n_bins)``."""
-    n, _, hits = sums.double().sum(1).tolist()
+    """Return the accuracy from bins of shape ``(3, n_bins)``, or with weights ``(7, n_bins)``."""
+    sums = sums.double()
+    if len(sums) > 3:
+        return _weighted_share("accuracy", (sums[0], *sums[2:5]), level)
+    n, _, hits = sums.sum(1).tolist()
     return Interval("accuracy", hits / n, *exact_ends(hits, n, level), level, "exact")
 
 
-def gap(confidence: Tensor, correct: Tensor, level: float) -> Interval:
+def _weighted_share(name: str, parts: tuple[Tensor, ...], level: float) -> Interval:
+    """Take as many equal rows as the share is worth: Korn and Graubard's interval."""
+    totals = tuple(part.sum() for part in parts)
+    rate, n = (totals[1] / totals[0]).clamp(max=1).item(), worth(*totals).item()
+    return Interval(name, rate, *exact_ends(rate * n, n, level), level, "exact")
+
+
+def gap(confidence: Tensor, correct: Tensor, level: float, weights: Tensor | None = None) -> Interval:
     """Return mean confidence less accuracy.
 
     Args:
         confidence: Shape ``(n,)``.
         correct: Shape ``(n,)``.
         level: Of the interval.
+        weights: How much each row represents; None where all count alike.
 
     Returns:
         The interval.
@@ -79,18 +96,45 @@ def gap(confidence: Tensor, correct: Tensor, level: float) -> Interval:
         >>> 0.0 in all_right  # with 20 examples, 99 % sure and always right is no fault
         True
     """
-    return _gap(torch.ones(len(confidence), dtype=torch.float64), confidence.double(), correct.double(), level)
+    confidence, correct = confidence.double(), correct.double()
+    if weights is not None:
+        squares = weights.square()
+        return _weighted_gap(weights, confidence, correct, squares, squares * correct, level)
+    return _gap(torch.ones(len(confidence), dtype=torch.float64), confidence, correct, level)
 
 
 def gap_of_sums(sums: Tensor, level: float) -> Interval:
-    """Return mean confidence less accuracy from bins of shape ``(3, n_bins)``, with each confidence at its bin's mean.
+    """Return mean confidence less accuracy from sums of bins, with each confidence at its bin's mean.
 
     That leaves out how confidences within a bin differ, which for calibrated predictions makes the interval a little
     wider than it had to be.
     """
-    count, confidence, correct = sums.double().unbind()
-    size = count.clamp(min=1)
-    return _gap(count, confidence / size, correct / size, level)
+    sums = sums.double()
+    count, confidence, correct = sums[:3].unbind()
+    sure, right = ratio(confidence, count), ratio(correct, count)
+    if len(sums) > 3:
+        return _weighted_gap(count, sure, right, sums[3], sums[4], level)
+    return _gap(count, sure, right, level)
+
+
+def _weighted_gap(
+    count: Tensor, confidence: Tensor, correct: Tensor, squares: Tensor, of_hits: Tensor, level: float
+) -> Interval:
+    """Do the same where rows represent more or less: variances of weighted means, and the share's effective number."""
+    total = count.sum()
+    sure, right = (count @ confidence / total).item(), min(1.0, (count @ correct / total).item())
+    n = worth(total, count @ correct, squares.sum(), of_hits.sum()).item()
+    off = confidence - sure
+    variance = (squares @ off.square() / total.square()).item()
+    joint = (off @ (of_hits - right * squares) / total.square()).item()
+    of_share = (of_hits.sum() * (1 - right) ** 2 + (squares - of_hits).sum() * right**2) / total.square()
+    spread = math.sqrt(max(0.0, variance * of_share.item()))
+    enough = min(right * n, n - right * n) >= FEW and spread > 0
+    together = max(-1.0, min(1.0, joint / spread)) if enough else 0.0
+    low, high = exact_ends(right * n, n, level)
+    reach = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance)
+    ends = around(sure - right, apart(reach, high - right, together), apart(reach, right - low, together), _GAPS)
+    return Interval("confidence_gap", sure - right, *ends, level, "exact")
 
 
 def _gap(weight: Tensor, confidence: Tensor, correct: Tensor, level: float) -> Interval:

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from surefoot.errors import OptionError
 from surefoot.metrics._input import Values
-from surefoot.metrics._top import checked_top_label, sums_of_top
+from surefoot.metrics._top import checked_top, sums_of_top
 from surefoot.registry import METRICS
 
 GRID = 1 << 13
 _NARROWEST = 1e-3
 
 
-def _residuals(confidence: Tensor, correct: Tensor, *, sigma: float | None) -> Tensor:
+def _residuals(confidence: Tensor, correct: Tensor, weights: Tensor | None = None, *, sigma: float | None) -> Tensor:
     """Add up confidence − correctness on a fine grid, each example shared between its two nearest cells.
 
     Sharing keeps the centre of mass, so what the grid changes is of the order (cell / sigma)².
@@ -28,13 +28,16 @@ def _residuals(confidence: Tensor, correct: Tensor, *, sigma: float | None) -> T
         raise OptionError(f"Expected sigma in [{_NARROWEST:g}, 10], but got {sigma}. Leave it out to have it chosen.")
     c = confidence.double().clamp(0, 1)
     residual = c - correct.double()
+    n: float = len(c)
+    if weights is not None:
+        residual, n = weights * residual, weights.sum().item()
     place = (c * GRID - 0.5).clamp(0, GRID - 1)
     left = place.long().clamp(max=GRID - 2)
     right_share = place - left
     sums = torch.bincount(left, weights=residual * (1 - right_share), minlength=GRID)
     sums += torch.bincount(left + 1, weights=residual * right_share, minlength=GRID)
     # Count, and sigma (0: to be chosen) times count so that it survives addition.
-    return torch.cat([sums, sums.new_tensor([len(c), len(c) * (sigma or 0.0)])])
+    return torch.cat([sums, sums.new_tensor([n, n * (sigma or 0.0)])])
 
 
 class _Smoothed:
@@ -68,8 +71,10 @@ def _fixed_point(smoothed: _Smoothed) -> float:
     return float(brentq(lambda sigma: smoothed(sigma) - sigma, _NARROWEST, 2.0, xtol=1e-10))
 
 
-def _of_top(confidence: Tensor, correct: Tensor, *, sigma: float | None = None) -> Tensor:
-    return _finish(_residuals(confidence, correct, sigma=sigma))
+def _of_top(
+    confidence: Tensor, correct: Tensor, weights: Tensor | None = None, *, sigma: float | None = None
+) -> Tensor:
+    return _finish(_residuals(confidence, correct, weights, sigma=sigma))
 
 
 @METRICS.register(
@@ -84,7 +89,7 @@ def _of_top(confidence: Tensor, correct: Tensor, *, sigma: float | None = None) 
     top=_of_top,
     interval="none",
 )
-def smooth_ece(probs: Values, labels: Values, *, sigma: float | None = None) -> Tensor:
+def smooth_ece(probs: Values, labels: Values, weights: Values | None = None, *, sigma: float | None = None) -> Tensor:
     r"""Smooth ECE: the gap between confidence and correctness, smoothed by a kernel instead of cut into bins.
 
     .. math:: \int_0^1 |\frac{1}{n} \sum_i (c_i - y_i) K_\sigma(t, c_i)| dt
@@ -95,6 +100,7 @@ def smooth_ece(probs: Values, labels: Values, *, sigma: float | None = None) -> 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         sigma: Width of the kernel; chosen as described when left out.
 
     Returns:
@@ -105,4 +111,4 @@ def smooth_ece(probs: Values, labels: Values, *, sigma: float | None = None) -> 
         >>> smooth_ece(tensor([[0.75, 0.25], [0.75, 0.25]]), tensor([0, 1]))  # all gaps have one sign
         tensor(0.2500, dtype=torch.float64)
     """
-    return _of_top(*checked_top_label(probs, labels), sigma=sigma)
+    return _of_top(*checked_top(probs, labels, weights), sigma=sigma)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from surefoot.errors import OptionError
-from surefoot.metrics._input import Values, check
-from surefoot.metrics._means import finish_mean, sums_of
+from surefoot.metrics._input import Values
+from surefoot.metrics._means import finish_mean, mean_of, sums_of
 from surefoot.registry import METRICS
 
 
@@ -32,12 +32,13 @@ def _values(probs: Tensor, labels: Tensor, *, k: int) -> Tensor:
     each=_values,
     interval="exact",
 )
-def top_k_accuracy(probs: Values, labels: Values, *, k: int = 5) -> Tensor:
+def top_k_accuracy(probs: Values, labels: Values, weights: Values | None = None, *, k: int = 5) -> Tensor:
     """Share of examples whose true class is among the k most likely ones.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         k: How many classes may be named; with 1 it is the accuracy.
 
     Returns:
@@ -48,4 +49,4 @@ def top_k_accuracy(probs: Values, labels: Values, *, k: int = 5) -> Tensor:
         >>> top_k_accuracy(tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), tensor([1, 2]), k=2)
         tensor(0.5000, dtype=torch.float64)
     """
-    return _values(*check(probs, labels), k=k).mean()
+    return mean_of(_values, probs, labels, weights, k=k)

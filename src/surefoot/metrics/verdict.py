@@ -9,8 +9,9 @@ from torch import Generator, Tensor
 
 from surefoot.metrics._binning import bin_sums
 from surefoot.metrics._class_bins import class_bin_sums
-from surefoot.metrics._input import Values, check
+from surefoot.metrics._input import Values
 from surefoot.metrics._top import top_label
+from surefoot.metrics._weights import ROWS, WeightsAre, check_weighted, rows_of, sums_as
 from surefoot.metrics.classwise_ece import ece_of_classes
 from surefoot.metrics.ece_interval import ece_of_sums
 from surefoot.metrics.interval import Interval
@@ -39,6 +40,7 @@ class CalibrationVerdict:
     """The numbers behind a sentence about calibration. Fractions, with intervals."""
 
     n: int
+    """How many rows there are, of whatever weight."""
     finding: Finding
     accuracy: Interval
     gap: Interval
@@ -53,16 +55,25 @@ class CalibrationVerdict:
 
 
 def verdict(
-    probs: Values, labels: Values, *, n_bins: int = 15, level: float = 0.95, generator: Generator | None = None
+    probs: Values,
+    labels: Values,
+    weights: Values | None = None,
+    *,
+    n_bins: int = 15,
+    level: float = 0.95,
+    generator: Generator | None = None,
+    weights_are: WeightsAre = "importance",
 ) -> CalibrationVerdict:
     """Judge predictions.
 
     Args:
         probs: Class probabilities, shape ``(n, classes)``; rows sum to one.
         labels: Class indices, shape ``(n,)``.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of bins (a, b].
         level: Of intervals, bars and the test of calibration.
         generator: Where the randomness comes from; the same numbers each time when left out.
+        weights_are: How much a row represents, or how many independent rows it stands for.
 
     Returns:
         The verdict.
@@ -72,13 +83,19 @@ def verdict(
         >>> verdict(tensor([[0.9, 0.1]]).expand(1000, 2), (arange(1000) % 2)).finding  # 90 % sure, 50 % right
         'over-confident'
     """
-    probs, labels = check(probs, labels)
-    bins = bin_sums(*top_label(probs, labels), n_bins)
-    return verdict_of_sums(bins, class_bin_sums(probs, labels, n_bins), level=level, generator=generator)
+    probs, labels, counts = check_weighted(probs, labels, weights)
+    bins = bin_sums(*top_label(probs, labels), n_bins, counts)
+    class_bins = class_bin_sums(probs, labels, n_bins, counts)
+    return verdict_of_sums(bins, class_bins, level=level, generator=generator, weights_are=weights_are)
 
 
 def verdict_of_sums(
-    bins: Tensor, class_bins: Tensor | None = None, *, level: float = 0.95, generator: Generator | None = None
+    bins: Tensor,
+    class_bins: Tensor | None = None,
+    *,
+    level: float = 0.95,
+    generator: Generator | None = None,
+    weights_are: WeightsAre = "importance",
 ) -> CalibrationVerdict:
     """Judge predictions from the sums of streams, without any example at hand.
 
@@ -91,6 +108,7 @@ def verdict_of_sums(
         class_bins: Shape ``(3, classes, n_bins)``, as ``Stream("classwise_ece").sums`` has them.
         level: Of intervals, bars and the test of calibration.
         generator: Where the randomness comes from; the same numbers each time when left out.
+        weights_are: How much a row represents, or how many independent rows it stands for.
 
     Returns:
         The verdict.
@@ -100,12 +118,14 @@ def verdict_of_sums(
         >>> verdict_of_sums(tensor([[1000.0], [600.0], [700.0]])).finding
         'under-confident'
     """
+    bins = sums_as(bins, weights_are)
+    class_bins = None if class_bins is None else sums_as(class_bins, weights_are)
     source = generator or make_generator(0, "verdict")
     chance = consistency(bins, level=level, generator=source)
     gap = gap_of_sums(bins, level)
     n, less = bins[0].sum(), bins[1] - bins[2]
     return CalibrationVerdict(
-        n=int(n),
+        n=int(rows_of(bins)),
         finding=finding_of(chance, gap),
         accuracy=accuracy_of_sums(bins, level),
         gap=gap,
@@ -134,8 +154,10 @@ def finding_of(chance: Consistency, gap: Interval) -> Finding:
 
 
 def _classes(class_bins: Tensor) -> tuple[ClassVerdict, ...]:
-    count, confidence, correct = class_bins.sum(2).unbind()
+    count, confidence, correct = class_bins[:3].sum(2).unbind()
     gap = (confidence - correct) / count
+    if len(class_bins) > 3:  # rows in proportion to their weight
+        correct = (correct * class_bins[ROWS].sum(1) / count).round()
     found = [
         ClassVerdict(label, int(correct[label]), error, gap[label].item())
         for label, error in enumerate(ece_of_classes(class_bins).tolist())

@@ -11,6 +11,7 @@ from surefoot.report.marks import Mark
 
 Json = Mapping[str, Any]
 MOST_CLASSES = 20
+NOT_OFF = ("within chance", "too few to tell")
 
 
 def class_figure(classes: Sequence[Json], mark: Mark) -> Figure:
@@ -27,7 +28,7 @@ def class_figure(classes: Sequence[Json], mark: Mark) -> Figure:
     bars = {
         "type": "bar",
         "orientation": "h",
-        "y": [_short(each["name"]) for each in shown],
+        "y": short_names([each["name"] for each in shown]),
         "x": [each["ece"] for each in shown],
         "customdata": [[each["count"], each["gap"]] for each in shown],
         "marker": {"color": f"{mark.color}/0.62", "line": {"color": "--card", "width": 1}},
@@ -65,11 +66,11 @@ def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
     """
     shown = list(reversed(slices))
     is_risk = bool(shown[0].get("risk"))
-    gaps = [each["risk" if is_risk else "verdict"]["gap"] for each in shown]
+    gaps = [each["gap"] for each in shown]
     points = {
         "type": "scatter",
         "mode": "markers",
-        "y": [_short(each["value"]) for each in shown],
+        "y": short_names([each["value"] for each in shown], most=26),
         "x": [gap["estimate"] for gap in gaps],
         "error_x": {
             "type": "data",
@@ -80,8 +81,8 @@ def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
             "thickness": 1.5,
             "width": 4,
         },
-        "customdata": [[each["verdict"]["n"], each["verdict"]["finding"]] for each in shown],
-        "marker": {"color": mark.color, "size": 9, "symbol": mark.symbol},
+        "customdata": [[each["verdict"]["n"], each["finding"]] for each in shown],
+        "marker": {"color": mark.color, "size": 9, "symbol": [_symbol(each, mark) for each in shown]},
         "hovertemplate": "%{y}: %{x:+.1%}<br>%{customdata[1]}<br>n = %{customdata[0]:,}<extra></extra>",
     }
     return {
@@ -149,6 +150,25 @@ def risk_figure(curves: Sequence[tuple[str, Mark, Sequence[tuple[float, float]]]
     }
 
 
-def _short(name: str, most: int = 18) -> str:
-    """Names from a file: their tags are no markup, and a long one leaves room for the figure."""
-    return html.escape(name if len(name) <= most else f"{name[: most - 1]}…")
+def _symbol(each: Json, mark: Mark) -> str:
+    """Fill what is off, and leave the others open."""
+    return mark.symbol if each["finding"] not in NOT_OFF else f"{mark.symbol}-open"
+
+
+def short_names(names: Sequence[str], most: int = 18) -> list[str]:
+    """Write names from a file beside a figure: a long one leaves room for it, and tags in it are no markup.
+
+    Args:
+        names: As they are.
+        most: How many letters to show.
+
+    Returns:
+        As many, all different where the names are.
+
+    Example:
+        >>> short_names(["<b>", "abcdef", "abcxyz"], most=4)
+        ['&lt;b&gt;', 'abc… (2)', 'abc… (3)']
+    """
+    short = [name if len(name) <= most else f"{name[: most - 1]}…" for name in names]
+    told = [f"{each} ({n})" if short.count(each) > 1 else each for n, each in enumerate(short, 1)]
+    return [html.escape(each) for each in told]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.report.audit_figures import class_figure, risk_figure, slice_figure
-from surefoot.report.audit_tables import GAP, name_of, show_gap
+from surefoot.report.audit_tables import GAP, name_of
 from surefoot.report.bins import Bins, bin_rows, lean
 from surefoot.report.document import write_document
 from surefoot.report.figures import Figure, reliability_figure
@@ -24,8 +24,9 @@ from surefoot.report.forms import (
 )
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.measures import Measure, show, show_interval, show_limit
-from surefoot.report.numbers import join, show_count, signed
+from surefoot.report.numbers import join, show_count, show_gap, signed
 from surefoot.report.quantities import QUANTITIES
+from surefoot.report.ranking_figures import ranking_context, ranking_figures
 from surefoot.report.risk import (
     REPAIR_HEADS,
     SLICE_HEADS,
@@ -37,7 +38,7 @@ from surefoot.report.risk import (
     risk_cards,
     slice_row,
 )
-from surefoot.report.risk_figures import risk_reliability_figure
+from surefoot.report.risk_figures import risk_end, risk_reliability_figure
 
 Json = Mapping[str, Any]
 
@@ -47,6 +48,7 @@ def write_audit_page(
     path: Path | str,
     *,
     comparison: Json | None = None,
+    ranking: Json | None = None,
     command: str | None = None,
     repair_commands: Sequence[str] = (),
     repair_notes: Sequence[str] = (),
@@ -56,7 +58,8 @@ def write_audit_page(
     Args:
         audits: As ``Audit.to_json`` writes them.
         path: The file to write; its folder is made if need be.
-        comparison: As ``AuditComparison.to_json`` writes it, where two files are compared.
+        comparison: As ``AuditComparison.to_json`` writes it, where two models are compared.
+        ranking: As ``Ranking.to_json`` writes it, where more are.
         command: What was typed.
         repair_commands: What to type next, one per audit.
         repair_notes: What must be known about each; empty where nothing.
@@ -64,22 +67,26 @@ def write_audit_page(
     Returns:
         ``path``.
     """
-    labels, is_risk = _labels(audits, comparison), of_two(audits)
+    labels, is_risk = _labels(audits, comparison, ranking), of_two(audits)
     models: list[dict[str, Any]] = [
         {"label": label, "mark": mark_of(index), "audit": audit, "id": index, "repairs": _repairs(audit)}
         for index, (label, audit) in enumerate(zip(labels, audits, strict=True))
     ]
     cards_of = risk_cards if is_risk else _cards
     cards = [card for model in models for card in cards_of(model, alone=len(models) == 1)]
+    if ranking is not None:  # of many models each as it is, the best first
+        first = {card["id"]: card for card in cards}
+        cards = [{**first[f"reliability-{place}-0"], "label": labels[place]} for place in ranking["order"]]
     return write_document(
         "audit.html",
         path,
-        figures=_figures(models, cards),
-        title=_title(audits),
-        sentences=_sentences(labels, audits, comparison),
+        figures=[*_figures(models, cards, ranking), *(ranking_figures(audits, ranking) if ranking else [])],
+        title=_title(audits, ranking),
+        sentences=_sentences(labels, audits, comparison, ranking),
         command=command,
         models=models,
         comparison=comparison,
+        ranking=ranking_context(audits, ranking) if ranking is not None else None,
         is_risk=is_risk,
         has_classes=any(audit["verdict"]["classes"] for audit in audits),
         confidence_is=confidence_words(audits[0]),
@@ -94,6 +101,11 @@ def write_audit_page(
         cards=cards,
         views=[("", "as shown")],
         slices=[table for model in models for table in _slice_tables(model)],
+        slices_said=[
+            (model["label"] if len(models) > 1 else "", model["audit"]["slices_sentence"])
+            for model in models
+            if model["audit"]["slices"]
+        ],
         advice=[_advice(audit) for audit in audits],
         repair_commands=list(repair_commands),
         repair_notes=list(repair_notes) or [""] * len(audits),
@@ -101,23 +113,31 @@ def write_audit_page(
     )
 
 
-def _labels(audits: Sequence[Json], comparison: Json | None) -> list[str]:
+def _labels(audits: Sequence[Json], comparison: Json | None, ranking: Json | None) -> list[str]:
+    if ranking is not None:
+        return [str(name) for name in ranking["names"]]
     if comparison is not None:
         return [f"{letter}: {name_of(audit)}" for letter, audit in zip("AB", audits, strict=True)]
     return [str(audit["model"] or audit["file"]) for audit in audits]
 
 
-def _title(audits: Sequence[Json]) -> str:
+def _title(audits: Sequence[Json], ranking: Json | None) -> str:
+    if ranking is not None:
+        return f"Which of {len(audits)} models can be trusted most?"
     files = list(dict.fromkeys(str(audit["file"]) for audit in audits))
     return f"Can {join(files)} be trusted?"
 
 
-def _sentences(labels: Sequence[str], audits: Sequence[Json], comparison: Json | None) -> list[str]:
+def _sentences(
+    labels: Sequence[str], audits: Sequence[Json], comparison: Json | None, ranking: Json | None
+) -> list[str]:
     doubts = [
         f"Doubt: {f'{label}: ' if len(audits) > 1 else ''}{doubt}"
         for label, audit in zip(labels, audits, strict=True)
         for doubt in audit.get("doubts", ())
     ]
+    if ranking is not None:
+        return [*doubts, f"{ranking['sentence']}."]
     own = [_sentence(audit["sentence"]) for audit in audits]
     if len(own) == 1:
         return [*doubts, *own]
@@ -236,22 +256,24 @@ def _slice_words(each: Json) -> tuple[str, str]:
 
 
 def _slice_row(each: Json) -> tuple[str, ...]:
-    verdict = each["verdict"]
-    gap = verdict["gap"]
+    verdict, gap = each["verdict"], each["gap"]
     return (
         each["value"],
         show_count(verdict["n"]),
         f"{100 * verdict['accuracy']['estimate']:.1f}",
         f"{signed(100 * gap['estimate'], 1)} ({show_interval(GAP, gap)})",
         f"{100 * verdict['ece']['estimate']:.1f}",
-        verdict["finding"],
+        each["finding"],
     )
 
 
-def _figures(models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    figures = [{"id": card["id"], "switch": "view", "views": {"": _diagram(card)}} for card in cards]
+def _figures(
+    models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, Any]], ranking: Json | None
+) -> list[dict[str, Any]]:
+    end = max((risk_end(card["bins"]) for card in cards if "bins" in card), default=None) if ranking else None
+    figures = [{"id": card["id"], "switch": "view", "views": {"": _diagram(card, end)}} for card in cards]
     for model in models:
-        if model["audit"]["verdict"]["classes"]:
+        if ranking is None and model["audit"]["verdict"]["classes"]:
             classes = class_figure(model["audit"]["verdict"]["classes"], model["mark"])
             figures.append({"id": f"classes-{model['id']}", "views": {"": classes}})
         for table in _slice_tables(model):
@@ -264,9 +286,9 @@ def _figures(models: Sequence[Mapping[str, Any]], cards: Sequence[Mapping[str, A
     return [*figures, {"id": "risk", "views": {"": risk_figure(curves)}}]
 
 
-def _diagram(card: Mapping[str, Any]) -> Figure:
+def _diagram(card: Mapping[str, Any], end: float | None) -> Figure:
     if "bins" in card:
-        return risk_reliability_figure(card["bins"], card["mark"])
+        return risk_reliability_figure(card["bins"], card["mark"], end=end)
     return reliability_figure(card["views"][""]["bins"], card["mark"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -12,13 +12,15 @@ from rich.text import Text
 
 from surefoot.report.forms import CONFIDENCE_HEADS, LABEL_HEADS, confidence_rows, is_classes, label_rows, size_words
 from surefoot.report.measures import Measure, show, show_interval, show_limit
-from surefoot.report.numbers import join, show_count, signed
+from surefoot.report.numbers import join, show_count, show_gap
 from surefoot.report.quantities import QUANTITIES
+from surefoot.report.ranking import PAIR_HEADS, RANK_NOTE, pair_note, pair_rows, rank_heads, rank_rows
 from surefoot.report.risk import REPAIR_HEADS, SLICE_HEADS, measures_of, of_two, positive_words, repair_rows, slice_row
 
 Json = Mapping[str, Any]
 _FEW = 5  # classes shown
 _SLICES = 20
+_PAIRS = 15
 GAP = Measure("confidence_gap", "confidence − accuracy")
 
 
@@ -27,12 +29,15 @@ def name_of(audit: Json) -> str:
     return f"{audit['file']}, {audit['model']}" if audit["model"] else str(audit["file"])
 
 
-def audit_text(audits: Sequence[Json], comparison: Json | None = None) -> Iterator[RenderableType]:
+def audit_text(
+    audits: Sequence[Json], comparison: Json | None = None, ranking: Json | None = None
+) -> Iterator[RenderableType]:
     """Lay audits out for a terminal, the verdict first; before it only why it may be of something else.
 
     Args:
         audits: One or more, as ``Audit.to_json`` writes them.
-        comparison: As ``AuditComparison.to_json`` writes it, where two files are compared.
+        comparison: As ``AuditComparison.to_json`` writes it, where two models are compared.
+        ranking: As ``Ranking.to_json`` writes it, where more are.
 
     Yields:
         What rich prints.
@@ -46,6 +51,15 @@ def audit_text(audits: Sequence[Json], comparison: Json | None = None) -> Iterat
             yield Text(f"{letter}: {name_of(audit)}: {audit['sentence']}.")
         yield ""
         yield _side_by_side(audits, comparison)
+    elif ranking is not None:
+        yield Text(f"{ranking['sentence']}.", "bold")
+        yield ""
+        yield table_of(rank_heads(audits, ranking), rank_rows(audits, ranking), caption=RANK_NOTE)
+        yield ""
+        yield table_of(PAIR_HEADS, pair_rows(ranking)[:_PAIRS], caption=f"{pair_note(ranking, _PAIRS)} ● told apart.")
+        yield ""
+        for place in ranking["order"]:
+            yield Text(f"{ranking['names'][place]}: {audits[place]['sentence']}.")
     elif len(audits) > 1:
         for audit in audits:
             yield Text.assemble((f"{audit['model'] or 'without a name'}: ", "bold"), f"{audit['sentence']}.")
@@ -57,6 +71,15 @@ def audit_text(audits: Sequence[Json], comparison: Json | None = None) -> Iterat
         yield _measures(audits[0])
     for audit in audits:
         yield from _details(audit, named=len(audits) > 1)
+
+
+def table_of(heads: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> Table:
+    """Lay out rows for a terminal, with a note below."""
+    table = _table(*heads)
+    for row in rows:
+        table.add_row(*row)
+    table.caption, table.caption_justify = caption or None, "left"
+    return table
 
 
 def _table(*heads: str) -> Table:
@@ -127,17 +150,6 @@ def _side_by_side(audits: Sequence[Json], comparison: Json) -> Table:
     return table
 
 
-def show_gap(measure: Measure, gap: Json) -> str:
-    """Write a difference with its interval, if it has one; ● marks one that excludes zero."""
-    if gap["estimate"] is None:
-        return "–  "
-    if gap["low"] is None:
-        return f"{signed(measure.scaled(gap['estimate']), measure.digits)}  "
-    texts = [signed(measure.scaled(gap[key]), measure.digits) for key in ("estimate", "low", "high")]
-    clear = gap["low"] > 0 or gap["high"] < 0
-    return f"{texts[0]} ({texts[1]}…{texts[2]}) {'●' if clear else ' '}"
-
-
 def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
     yield ""
     if named:
@@ -155,6 +167,8 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield Text(f"Worst classes by the ECE of their probability: {words}.")
     if audit["slices"]:
         yield _slices(audit)
+        said = audit["slices_sentence"]
+        yield Text(f"Slices: {said}. Intervals hold for all of them at once.")
     for note in (*_without(audit), *audit["notes"]):
         yield Text(f"Note: {note}")
     if two:
@@ -206,9 +220,9 @@ def _slices(audit: Json) -> Table:
             f"{each['column']} = {each['value']}",
             show_count(verdict["n"]),
             show(accuracy, verdict["accuracy"]["estimate"]),
-            f"{show(GAP, verdict['gap']['estimate'])} ({show_interval(GAP, verdict['gap'])})",
+            f"{show(GAP, each['gap']['estimate'])} ({show_interval(GAP, each['gap'])})",
             show(ece, verdict["ece"]["estimate"]),
-            verdict["finding"],
+            each["finding"],
         )
     return _cut(table, audit)
 

@@ -5,6 +5,9 @@ Fractions are shown in percent and their differences in percentage points; the u
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from surefoot.report.measures import Measure
 from surefoot.statistics import Estimate, Spread
 
@@ -54,6 +57,29 @@ def show_difference(difference: Estimate, column: Measure, *, fine: bool = False
         return text
     low, high = (signed(column.scaled(end), digits) for end in (difference.low, difference.high))
     return f"{text} ({low}…{high})"
+
+
+def show_gap(measure: Measure, gap: Mapping[str, Any]) -> str:
+    """Write a difference with its interval, if it has one; ● marks one that excludes zero.
+
+    Args:
+        measure: What it is a difference of.
+        gap: With ``estimate``, ``low`` and ``high``, null for what JSON cannot say.
+
+    Returns:
+        The text, without unit.
+
+    Example:
+        >>> show_gap(Measure("nll", "NLL", "nats", 3), {"estimate": 0.2, "low": 0.1, "high": 0.3})
+        '+0.200 (+0.100…+0.300) ●'
+    """
+    if gap["estimate"] is None:
+        return "–  "
+    if gap["low"] is None:
+        return f"{signed(measure.scaled(gap['estimate']), measure.digits)}  "
+    texts = [signed(measure.scaled(gap[key]), measure.digits) for key in ("estimate", "low", "high")]
+    clear = gap["low"] > 0 or gap["high"] < 0
+    return f"{texts[0]} ({texts[1]}…{texts[2]}) {'●' if clear else ' '}"
 
 
 def signed(value: float, digits: int) -> str:

@@ -107,8 +107,7 @@ SLICE_HEADS = ("n", "positives", "risk %", "happened %", "risk − happened", "f
 
 def slice_row(each: Json) -> tuple[str, ...]:
     """Write a slice: value, examples, positives, mean risk, event rate, their gap with its interval, finding."""
-    risk = each["risk"]
-    gap = risk["gap"]
+    risk, gap = each["risk"], each["gap"]
     return (
         each["value"],
         show_count(risk["n"]),
@@ -116,7 +115,7 @@ def slice_row(each: Json) -> tuple[str, ...]:
         f"{100 * risk['mean']:.1f}",
         f"{100 * risk['rate']['estimate']:.1f}",
         f"{signed(100 * gap['estimate'], 1)} ({show_interval(GAP, gap)})",
-        risk["finding"],
+        each["finding"],
     )
 
 

@@ -9,14 +9,19 @@ from surefoot.report.figures import AXIS, Figure, layout
 from surefoot.report.marks import Mark
 
 
-def risk_reliability_figure(bins: Bins, mark: Mark) -> Figure:
-    """Draw the event rate over the mean risk of each bin, with consistency bars on the diagonal.
+def risk_end(bins: Bins) -> float:
+    """Return where axes end that show all of a diagram: risks of rare events would vanish in a corner of the whole."""
+    shown = [value for part in (bins.confidence, bins.accuracy, bins.high or ()) for value in part if value is not None]
+    return min(1.0, 1.08 * max([*shown, 0.01]))
 
-    The axes end where the largest risk or rate does: risks of rare events would vanish in a corner of the whole.
+
+def risk_reliability_figure(bins: Bins, mark: Mark, *, end: float | None = None) -> Figure:
+    """Draw the event rate over the mean risk of each bin, with consistency bars on the diagonal.
 
     Args:
         bins: With about as many examples in each.
         mark: Colour of the model.
+        end: Of both axes, where several diagrams share them; else where the largest risk or rate is.
 
     Returns:
         The figure.
@@ -25,8 +30,7 @@ def risk_reliability_figure(bins: Bins, mark: Mark) -> Figure:
     risk = [bins.confidence[b] or 0.0 for b in filled]
     rate = [bins.accuracy[b] or 0.0 for b in filled]
     bars = _bars(bins, filled, risk)
-    tops = [at + up for at, up in zip(risk, bars["error_y"]["array"], strict=True)]
-    end = min(1.0, 1.08 * max(*risk, *rate, *tops, 0.01))
+    end = risk_end(bins) if end is None else end
     diagonal = {
         "type": "scatter",
         "mode": "lines",

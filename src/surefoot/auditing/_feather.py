@@ -1,0 +1,42 @@
+"""Tables of Arrow in a file, as pandas, polars and datasets write them: ``.feather`` and ``.arrow``."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import InputError
+
+
+def record_batches(path: Path, n: int, names: Sequence[str] | None) -> Generator[tuple[Any, float | None]]:
+    """Read some rows at a time.
+
+    Args:
+        path: In the format for files, or in that for streams.
+        n: Most rows at once.
+        names: Columns wanted; else all.
+
+    Yields:
+        Batches of pyarrow, and how much of the file has been read where that is known.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise InputError(
+            f"Expected pyarrow to read {path.suffix}, but it is not installed. Run pip install 'surefoot[files]'."
+        ) from error
+    with pa.OSFile(str(path)) as file:
+        try:
+            reader: Any = pa.ipc.open_file(file)
+            parts = (
+                (reader.get_batch(i), (i + 1) / reader.num_record_batches) for i in range(reader.num_record_batches)
+            )
+        except pa.ArrowInvalid:
+            file.seek(0)
+            reader = pa.ipc.open_stream(file)
+            parts = ((batch, None) for batch in reader)
+        for part, share in parts:
+            batch = part if names is None else part.select(list(dict.fromkeys(names)))
+            for start in range(0, len(batch), n):
+                yield batch.slice(start, n), share
