@@ -70,7 +70,7 @@ def audit(
 
     Args:
         source: The path of a file; a folder, a pattern or a list of files that are read as one; a DataFrame, or arrays by
-            name; batches, which are pairs of logits and labels; or left out, with ``probs`` or ``logits`` as arrays. Or a
+            name; batches, pairs of logits and labels; or left out, with ``probs`` or ``logits`` as arrays. Or a
             model, which is run once over a loader.
         *others: More with predictions for the same examples: two are compared, more are ranked. Beside a model, the
             loader.
