@@ -5,11 +5,12 @@
     python benchmarks/audit.py --quick --formats npz parquet csv jsonl   # needs surefoot[files]
     python benchmarks/audit.py --parts parquet             # a file read 1 and 10 times, a million rows each
     python benchmarks/audit.py --parts parquet --rows 1e9  # a billion rows, 15 to 25 minutes on one core
+    python benchmarks/audit.py --parts tokens              # a (64, 512, 50257) stream of logits, never held as a whole
 
 Memory is the peak resident size (VmHWM, so this runs on Linux) beyond that of the same process after the audit of a
-small file of the same format, so imports do not count. Written files go to a temporary folder. With ``--parts``,
-a score and a label per row, memory is the peak of the whole process, and seconds are those of its one core (others may
-use the machine) and of the clock.
+small file of the same format, so imports do not count. Written files go to a temporary folder. With
+``--parts parquet``, a score and a label per row, memory is the peak of the whole process, and seconds are those of its
+one core (others may use the machine) and of the clock.
 """
 
 from __future__ import annotations
@@ -113,21 +114,55 @@ def time_parts(rows: list[float]) -> None:
             print(f"  peak memory {done['bytes'] / 1e6:.0f} MB; {done['sentence']}", flush=True)
 
 
-def main() -> None:
-    """Write the files, audit them and print what it took."""
-    parser = argparse.ArgumentParser(description="Time and memory of surefoot audit on large files.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
-    parser.add_argument("--formats", nargs="+", choices=["npz", "parquet", "csv", "jsonl"], default=["npz"])
-    parser.add_argument("--parts", choices=["parquet"], help="one file read again and again, as parts of one source")
-    parser.add_argument("--rows", nargs="+", type=float, default=[1e6, 1e7], help="how many, with --parts")
-    options = parser.parse_args()
-    if options.parts:
-        time_parts(options.rows)
-        return
-    few = 10 if options.quick else 1
+STREAM = """
+import json, sys, time
+import torch
+torch.set_num_threads(1)
+import surefoot as sf
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+making = 0.0
+def batches(n, positions, words):
+    global making
+    source = torch.Generator().manual_seed(0)
+    for _ in range(n):
+        start = time.perf_counter()
+        logits = torch.randn(1, positions, words, generator=source)
+        labels = torch.randint(words, (1, positions), generator=source)
+        logits[0, torch.arange(positions), labels[0]] += 9
+        labels[0, ::16] = -100  # as padding has it
+        making += time.perf_counter() - start
+        yield logits, labels
+sf.audit(batches(1, 40, 100), logits=True)
+before, making, start = peak(), 0.0, time.perf_counter()
+report = sf.audit(batches(*map(int, sys.argv[1:])), logits=True)
+seconds = time.perf_counter() - start - making
+n = report.audit.n
+print(json.dumps({"seconds": seconds, "n": n, "bytes": peak() - before, "sentence": report.sentence()}))
+"""
+
+
+def tokens(quick: bool) -> None:
+    """Audit a stream of token logits that are made batch by batch, and print what it took without their making."""
+    shape = (6 if quick else 64, 512, 50_257)
+    words = [sys.executable, "-c", STREAM, *map(str, shape)]
+    done = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    whole = 4 * shape[0] * shape[1] * shape[2]
+    each = 1e6 * done["seconds"] / done["n"]
+    print(f"tokens, {shape}, {whole / 1e9:.1f} GB as float32: {done['seconds']:.0f} s, {each:,.0f} s per million rows")
+    print(
+        f"  memory {done['bytes'] / 1e6:.0f} MB, one batch has {whole / shape[0] / 1e6:.0f}; {done['sentence']}",
+        flush=True,
+    )
+
+
+def files(quick: bool, formats: list[str]) -> None:
+    """Write files, audit them and print what it took."""
+    few = 10 if quick else 1
     with tempfile.TemporaryDirectory() as folder:
         sizes = ((10_000_000 // few, 10), (50_000 // few, 1000))
-        for (n, n_classes), suffix in product(sizes, options.formats):
+        for (n, n_classes), suffix in product(sizes, formats):
             small, large = Path(folder, f"small.{suffix}"), Path(folder, f"large.{suffix}")
             write(small, 100, n_classes)
             write(large, n, n_classes)
@@ -137,6 +172,25 @@ def main() -> None:
             print(f"{suffix}, {n:,} × {n_classes:,}: file {size / 1e6:.0f} MB, {done['seconds']:.1f} s")
             print(f"  memory {more / 1e6:.0f} MB, {more / size:.2f} × the file; {done['sentence']}", flush=True)
             large.unlink()
+
+
+PARTS = {
+    "files": lambda options: files(options.quick, options.formats),
+    "parquet": lambda options: time_parts(options.rows),
+    "tokens": lambda options: tokens(options.quick),
+}
+
+
+def main() -> None:
+    """Measure the parts that are wanted."""
+    parser = argparse.ArgumentParser(description="Time and memory of surefoot audit on large files.")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
+    parser.add_argument("--formats", nargs="+", choices=["npz", "parquet", "csv", "jsonl"], default=["npz"])
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=["files"])
+    parser.add_argument("--rows", nargs="+", type=float, default=[1e6, 1e7], help="how many, with --parts parquet")
+    options = parser.parse_args()
+    for part in options.parts:
+        PARTS[part](options)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,13 @@ LABELS_ARE = (
     "is right as it is."
 )
 RISK = "Share of wrong answers that is allowed, such as 0.02: finds the confidence above which to act. Or 0.01,0.05."
+FORM = (
+    "What rows are: multiclass, multilabel, choices (of their own in every row) or confidence (and whether it was "
+    "right). Default: by names and values."
+)
+NORMALISE = "Of lm-evaluation-harness: log-likelihoods as they are (none), or by length or bytes of the choice."
+IGNORE_INDEX = "Label of tokens or pixels that do not count. Default: -100."
+CLASS_AXIS = "Which axis is that of the classes, where shapes do not tell: 1 of (B, C, H, W), -1 of (B, T, V)."
 MODEL = "Which model, where a file holds several."
 
 
@@ -41,6 +48,10 @@ def audit(
         str | Sequence[str] | Mapping[str, Any],
         "Column that divides the rows into slices; can be given again. age:4 in four parts, sex*age crossed.",
     ] = (),
+    form: Annotated[str | None, FORM] = None,
+    normalise: Annotated[str | None, NORMALISE] = None,
+    ignore_index: Annotated[int | None, IGNORE_INDEX] = None,
+    class_axis: Annotated[int | None, CLASS_AXIS] = None,
     weights: Annotated[str | Any | None, WEIGHTS] = None,
     weights_are: Annotated[str | None, WEIGHTS_ARE] = None,
     skip_missing: Annotated[bool, SKIP_MISSING] = False,
@@ -63,7 +74,8 @@ def audit(
 
     Args:
         source: The path of a file; a folder, a pattern or a list of files that are read as one; a DataFrame, or arrays
-            by name; or left out, with ``probs`` or ``logits`` as arrays. Or a model, which is run once over a loader.
+            by name; batches, which are pairs of logits and labels; or left out, with ``probs`` or ``logits`` as arrays.
+            Or a model, which is run once over a loader.
         *others: More with predictions for the same examples: two are compared, more are ranked. Beside a model, the
             loader.
         logits: Logits, one row per example; or True: the scores in the source are logits.
@@ -79,6 +91,10 @@ def audit(
         weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
         skip_missing: Leave rows with a gap in a score, the label or the weight out, instead of refusing them.
         header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
+        form: ``multiclass``, ``multilabel``, ``choices`` or ``confidence``, where names and values do not tell.
+        normalise: Of files of lm-evaluation-harness ``none``, ``length`` or ``bytes``.
+        ignore_index: The label of tokens or pixels that do not count; −100 where nothing is said.
+        class_axis: Of arrays with more than two axes that of the classes, where shapes do not tell.
         model: Audit this one only, of several in a file.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         bins: Bins of confidence.
@@ -119,6 +135,7 @@ def audit(
         skip_missing=skip_missing,
         header=header,
     )
+    told |= read_form(form, normalise, ignore_index, class_axis)
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
     options |= {"n_bins": bins, "level": level, "metrics": metrics, "risk": risk, "on_rows": on_rows}
     found = audit_several(source, *map(in_memory, others), names=names, **options)
@@ -183,11 +200,30 @@ def read_source(
     return with_arrays(hold_arrays(held, class_names), group), told
 
 
+def read_form(
+    form: str | None, normalise: str | None = None, ignore_index: int | None = None, class_axis: int | None = None
+) -> dict[str, Any]:
+    """Return what was said about the form of predictions, as the auditing room takes it.
+
+    Raises:
+        InputError: If there is no such form, or no such way to normalise.
+    """
+    from surefoot.auditing import check_form, check_normalise
+
+    said = {
+        "form": None if form is None else check_form(form, "--form"),
+        "normalise": None if normalise is None else check_normalise(normalise),
+        "ignore_index": ignore_index,
+        "class_axis": class_axis,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
 def in_memory(source: Any) -> Any:
     """Read what is in memory once; a path stays a path, and so do several that are read as one."""
-    from surefoot.auditing import hold, is_path
+    from surefoot.auditing import hold, is_batches, is_path
 
-    return source if is_path(source) else hold(source)
+    return source if is_path(source) or is_batches(source) else hold(source)
 
 
 def is_model(source: Any) -> bool:

@@ -7,17 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from surefoot.api._audit import (
+    CLASS_AXIS,
+    FORM,
     HEADER,
+    IGNORE_INDEX,
     LABELS,
     LABELS_ARE,
     LOGITS,
     MODEL,
+    NORMALISE,
     PERCENT,
     PROBS,
     SCORES,
     SKIP_MISSING,
     WEIGHTS,
     WEIGHTS_ARE,
+    read_form,
     read_source,
 )
 from surefoot.errors import InputError
@@ -56,6 +61,10 @@ def calibrate(
     scores: str | Sequence[str] = (),
     labels: Any = None,
     labels_are: str | None = None,
+    form: str | None = None,
+    normalise: str | None = None,
+    ignore_index: int | None = None,
+    class_axis: int | None = None,
     weights: Any = None,
     weights_are: str | None = None,
     skip_missing: bool = False,
@@ -78,6 +87,10 @@ def calibrate(
     scores: Annotated[str | Sequence[str], SCORES] = (),
     labels: Annotated[str | Any | None, LABELS] = None,
     labels_are: Annotated[str | None, LABELS_ARE] = None,
+    form: Annotated[str | None, FORM] = None,
+    normalise: Annotated[str | None, NORMALISE] = None,
+    ignore_index: Annotated[int | None, IGNORE_INDEX] = None,
+    class_axis: Annotated[int | None, CLASS_AXIS] = None,
     weights: Annotated[str | Any | None, WEIGHTS] = None,
     weights_are: Annotated[str | None, WEIGHTS_ARE] = None,
     skip_missing: Annotated[bool, SKIP_MISSING] = False,
@@ -99,6 +112,10 @@ def calibrate(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The true classes, beside ``probs`` or ``logits``; or the name of their column.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        form: ``multiclass``, ``multilabel``, ``choices`` or ``confidence``, where names and values do not tell.
+        normalise: Of files of lm-evaluation-harness ``none``, ``length`` or ``bytes``.
+        ignore_index: The label of tokens or pixels that do not count; −100 where nothing is said.
+        class_axis: Of arrays with more than two axes that of the classes, where shapes do not tell.
         weights: How much each row counts, as an array or the name of a column; False: all count alike.
         weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
         skip_missing: Leave rows with a gap out, instead of refusing them.
@@ -136,6 +153,7 @@ def calibrate(
         skip_missing=skip_missing,
         header=header,
     )
+    told |= read_form(form, normalise, ignore_index, class_axis)
     return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, on_step=on_step, **told)
 
 
@@ -150,6 +168,10 @@ def repair(
     scores: str | Sequence[str] = (),
     labels: str | None = None,
     labels_are: str | None = None,
+    form: str | None = None,
+    normalise: str | None = None,
+    ignore_index: int | None = None,
+    class_axis: int | None = None,
     weights: str | bool | None = None,
     weights_are: str | None = None,
     skip_missing: bool = False,
@@ -169,6 +191,10 @@ def repair(
         scores: The array or columns with the scores, where their names do not tell.
         labels: The array or column of labels, where its name does not tell.
         labels_are: ``from-0``, ``from-1`` or ``names``, where labels could be two things.
+        form: ``multiclass``, ``multilabel``, ``choices`` or ``confidence``, where names and values do not tell.
+        normalise: Of files of lm-evaluation-harness ``none``, ``length`` or ``bytes``.
+        ignore_index: The label of tokens or pixels that do not count; −100 where nothing is said.
+        class_axis: Of arrays with more than two axes that of the classes, where shapes do not tell.
         weights: How much each row counts, by the name of a column; False: all count alike.
         weights_are: ``importance``, how much a row represents, or ``counts``, for how many independent rows it stands.
         skip_missing: Leave rows with a gap out, instead of refusing them.
@@ -188,6 +214,7 @@ def repair(
         skip_missing=skip_missing,
         header=header,
     )
+    told |= read_form(form, normalise, ignore_index, class_axis)
     return apply(Path(calibrator), source, Path(out), model=model, on_rows=on_rows, **told)
 
 

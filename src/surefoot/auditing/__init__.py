@@ -1,6 +1,9 @@
 """For the reviewer with predictions: can they be trusted, and how can they be repaired?"""
 
+from surefoot.auditing._batches import is_batches
+from surefoot.auditing._forms import check_form
 from surefoot.auditing._gate_words import read_limits
+from surefoot.auditing._harness import check_normalise
 from surefoot.auditing._labels import check_meaning
 from surefoot.auditing._memory import hold, with_columns
 from surefoot.auditing._outputs import hold_outputs
@@ -42,7 +45,9 @@ __all__ = [
     "calibrate",
     "check",
     "check_counting",
+    "check_form",
     "check_meaning",
+    "check_normalise",
     "compare_audits",
     "conformal",
     "estimate",
@@ -50,6 +55,7 @@ __all__ = [
     "find_files",
     "hold",
     "hold_outputs",
+    "is_batches",
     "is_path",
     "load_baseline",
     "open_predictions",

@@ -17,6 +17,7 @@ from surefoot.auditing._labels import Array, check_meaning
 from surefoot.auditing._names import Pick, pick_arrays, picked_by_hand, take_apart
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
 from surefoot.auditing._stored import StoredArray, arrays_in
+from surefoot.auditing._tokens import flat_rows
 from surefoot.auditing._weights import as_weights, pick_weights
 from surefoot.errors import InputError
 from surefoot.schema import LABELS_ARE
@@ -27,6 +28,7 @@ def open_npz(
     group_names: tuple[str, ...],
     label: str | None,
     scores: tuple[str, ...] = (),
+    class_axis: int | None = None,
     *,
     weights: str | bool | None = None,
 ) -> list[Source]:
@@ -37,6 +39,7 @@ def open_npz(
         group_names: Arrays that divide the rows into slices.
         label: The array of labels, where its name does not tell; or their file.
         scores: The array of scores, where its name does not tell.
+        class_axis: Of scores with more than two axes that of the classes, where shapes do not tell.
         weights: The array that says how much a row counts, where its name does not tell; False for none.
 
     Returns:
@@ -73,8 +76,8 @@ def open_npz(
     for pick in picks:
         flat = [key for key, (shape, _) in shapes.items() if shape == shapes[pick.scores[0]][0][:1]]
         weight, notes = pick_weights(flat, weights, used, "Array", pick.split)
-        each = _npz_source(path, pick, names, group_names, weight, open_labels(beside) if beside else None)
-        found.append(replace(each, notes=notes))
+        each = _npz_source(path, pick, names, group_names, weight, open_labels(beside) if beside else None, class_axis)
+        found.append(replace(each, notes=notes, tokens=len(shapes[pick.scores[0]][0]) > 2))
     return [replace(each, meaning=meaning, settled=meaning is not None) for each in found]
 
 
@@ -93,6 +96,7 @@ def _npz_source(
     group_names: tuple[str, ...],
     weight: str | None = None,
     beside: Labels | None = None,
+    class_axis: int | None = None,
 ) -> Source:
     (key,) = pick.scores
     n_labels = 0 if beside is None else sum(map(len, beside()))
@@ -107,7 +111,7 @@ def _npz_source(
                     continue
                 file = files.enter_context(archive.open(f"{name}.npy"))
                 columns[name] = StoredArray(file, f"{path.name}:{name}")
-            yield from _raws(columns, key, pick.labels, group_names, path.name, weight)
+            yield from _raws(columns, key, pick.labels, group_names, path.name, weight, class_axis)
 
     def start_labels() -> Generator[Array]:
         if beside is not None:
@@ -136,10 +140,22 @@ def _raws(
     group_names: Sequence[str],
     where: str,
     weight: str | None = None,
+    class_axis: int | None = None,
 ) -> Generator[Raw]:
     scores = columns[key]
+    if len(scores.shape) > 2:
+        truth = columns[labels]
+        if not isinstance(scores, StoredArray) or not isinstance(truth, StoredArray) or weight is not None:
+            raise InputError(
+                f"Expected scores with more than two axes and their labels in one file, and no weights, but {where} "
+                "has others. Save both in one .npz, and leave the weights out."
+            )
+        arrays = {name: array for name in group_names if isinstance(array := columns[name], StoredArray)}
+        groups = {name: array.take(array.shape[0]) for name, array in arrays.items()}
+        yield from flat_rows(scores, truth, groups, class_axis, where)
+        return
     lengths = {rows.shape[0] if rows.shape else 0 for rows in columns.values()}
-    if len(scores.shape) > 2 or len(lengths) > 1:
+    if len(lengths) > 1:
         shapes = ", ".join(f"{name} {rows.shape}" for name, rows in columns.items())
         raise InputError(
             f"Expected scores (n, classes) and one label per row, but got {shapes} in {where}. Save arrays that belong "
@@ -170,12 +186,13 @@ def _texts(path: Path, key: str) -> tuple[str, ...]:
     return tuple(str(name) for name in values)
 
 
-def open_npy(path: Path, label: str | None) -> list[Source]:
+def open_npy(path: Path, label: str | None, class_axis: int | None = None) -> list[Source]:
     """Read a pair of ``.npy`` files: scores, and labels beside them.
 
     Args:
         path: The scores.
         label: The file with the labels; else one beside the scores that is called so.
+        class_axis: Of scores with more than two axes that of the classes, where shapes do not tell.
 
     Returns:
         One source.
@@ -197,12 +214,20 @@ def open_npy(path: Path, label: str | None) -> list[Source]:
         with path.open("rb") as first, beside.open("rb") as second, closing(LabelRows(start_beside, n_labels)) as rows:
             labels = StoredArray(second, beside.name) if is_array else rows
             yield from _raws(
-                {"scores": StoredArray(first, path.name), "labels": labels}, "scores", "labels", (), path.name
+                {"scores": StoredArray(first, path.name), "labels": labels},
+                "scores",
+                "labels",
+                (),
+                path.name,
+                None,
+                class_axis,
             )
 
     took = f"{path.name} as {kind or 'scores'}, {beside.name} as labels"
     columns = (("",), beside.name)
-    return [Source("", "", took, kind, (), path.name, columns, start, start_beside)]
+    with path.open("rb") as file:
+        tokens = len(StoredArray(file, path.name).shape) > 2
+    return [Source("", "", took, kind, (), path.name, columns, start, start_beside, tokens=tokens)]
 
 
 def labels_beside(path: Path, label: str | None) -> Path | None:

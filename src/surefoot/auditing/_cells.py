@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.auditing._choices import padded
 from surefoot.auditing._labels import MISSING, Array, several_classes
 from surefoot.errors import InputError
 
@@ -59,6 +60,27 @@ def floats(values: Column, name: str, start: int, where: str) -> Array:
         return _with_gaps(values, name, start, where)
 
 
+def choices(values: Column, name: str, start: int, where: str) -> tuple[Array, Array]:
+    """Read a column of lists of different lengths; gaps among them are NaN.
+
+    Args:
+        values: Some rows.
+        name: What the column is called.
+        start: Number of the first row, for messages.
+        where: The file, for messages.
+
+    Returns:
+        Shape ``(n, most)`` with −∞ behind the end of a shorter list, and the lengths.
+    """
+    rows = []
+    for row, value in enumerate(values):
+        try:
+            rows.append([number(each) for each in (value if isinstance(value, list | tuple) else [value])])
+        except (ValueError, TypeError) as error:
+            raise _no_numbers(name, start + row, value, where) from error
+    return padded(rows, start, where)
+
+
 def _with_gaps(values: Column, name: str, start: int, where: str) -> Array:
     lengths = sorted({len(value) for value in values if isinstance(value, list)})
     if len(lengths) > 1:
@@ -71,11 +93,12 @@ def _with_gaps(values: Column, name: str, start: int, where: str) -> Array:
             many = [value] * lengths[0] if lengths and value is None else value
             rows.append([number(each) for each in many] if lengths else number(value))
         except (ValueError, TypeError) as error:
-            shown = value.item() if isinstance(value, np.generic) else value
-            raise InputError(
-                f"Expected numbers in {name!r}, but row {start + row} has {shown!r} in {where}. Leave it out."
-            ) from error
+            raise _no_numbers(name, start + row, value, where) from error
     return np.array(rows, np.float64)
+
+
+def _no_numbers(name: str, row: int, value: Any, where: str) -> InputError:
+    return InputError(f"Expected numbers in {name!r}, but row {row} has {value!r} in {where}. Leave it out.")
 
 
 def labels(values: Column, start: int, where: str) -> Array:

@@ -116,6 +116,18 @@ def pick_by_values(
     return []
 
 
+def score_like(names: Iterable[str]) -> bool:
+    """Return whether names tell of scores of classes: several with one prefix, or arrays that are called so.
+
+    Example:
+        >>> score_like(["prob_a", "prob_b"]), score_like(["logits", "label"]), score_like(["confidence", "correct"])
+        (True, True, False)
+    """
+    names = list(names)
+    several = sum(bool(_COLUMN.match(name)) for name in names) > 1
+    return several or any((part := take_apart(name)) and part.role in ("logits", "probs") for name in names)
+
+
 def by_hand(columns: Sequence[str], label: str) -> Pick:
     """Pair columns of scores that somebody named with labels; a common prefix tells of which kind they are."""
     matches = [_COLUMN.match(column) or _VAGUE.match(column) for column in columns]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from surefoot.auditing._choices import counts_of
 from surefoot.auditing._labels import Array
 from surefoot.auditing._source import SUM_TOLERANCE, Source
 from surefoot.errors import InputError
@@ -69,6 +70,11 @@ def doubts_about(logits: Array, labels: Array, confidence: Array, source: Source
             what the labels mean.
     """
     guess = logits.argmax(axis=1)
+    if source.form == "confidence":
+        return ("Every confidence is 1; a calibrated one needs doubt.",) if bool((confidence == 1).all()) else ()
+    if source.form == "choices":  # no class has a place of its own that could be mistaken
+        below = _below_chance(guess == labels, float((1 / counts_of(logits)).mean()), confidence)
+        return (*([below] if below else ()), *_about_scores(logits, confidence, source))
     best = None
     for other in _others(logits, guess, labels, source):  # the simplest first: another must bring more than a little
         if best is None or (other.is_certain, other.gain - _SOME) > (best.is_certain, best.gain):
@@ -78,7 +84,7 @@ def doubts_about(logits: Array, labels: Array, confidence: Array, source: Source
     found = []
     if best is not None and best.z >= (_HINT if best.only else CLEAR) and best.gain >= _SOME and best.informative:
         found.append(f"{_seen(best)} {best.do}".replace("only ", "Only ", 1))
-    elif below := _below_chance(guess == labels, logits.shape[1], confidence):
+    elif below := _below_chance(guess == labels, 1 / logits.shape[1], confidence):
         found.append(below)
     return (*found, *_about_scores(logits, confidence, source))
 
@@ -147,9 +153,9 @@ def _name(place: int, source: Source) -> str:
     return source.class_names[place] if source.class_names else str(place)
 
 
-def _below_chance(right: Array, n_classes: int, confidence: Array) -> str:
+def _below_chance(right: Array, chance: float, confidence: Array) -> str:
     """Say that accuracy is far below what guessing gives, at a high confidence, whatever the reason is."""
-    n, chance, accuracy = len(right), 1 / n_classes, float(right.mean())
+    n, accuracy = len(right), float(right.mean())
     is_far = n >= _MANY and accuracy - chance <= -CLEAR * math.sqrt(chance * (1 - chance) / n)
     if not is_far or float(confidence.mean()) < accuracy + 0.2:
         return ""

@@ -221,3 +221,33 @@ def in_words(meaning: Meaning, n_classes: int) -> str:
         return "class names"
     first = 1 if meaning == "from-1" else 0
     return f"class numbers {first}…{n_classes - 1 + first}"
+
+
+def true_or_not(labels: Array, shape: tuple[int, ...], start: int, where: str) -> Array:
+    """Check that every label is 1 or 0.
+
+    Args:
+        labels: Some rows.
+        shape: Of their scores.
+        start: Number of the first row, for messages.
+        where: The file, for messages.
+
+    Returns:
+        The same as float64.
+
+    Raises:
+        InputError: If one is something else.
+    """
+    if labels.shape != shape:
+        raise InputError(
+            f"Expected as many labels as scores in every row, but got {labels.shape} for {shape} in {where}. Save a "
+            "matrix of 1 and 0."
+        )
+    off = ~np.isin(labels, (0, 1)).all(axis=1)
+    if off.any():
+        row = int(off.argmax())
+        raise InputError(
+            f"Expected 1 or 0 for every label, but row {start + row} has {labels[row].tolist()[:8]} in {where}. "
+            "Leave it out, or correct it."
+        )
+    return labels.astype(np.float64)

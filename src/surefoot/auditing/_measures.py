@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from surefoot.auditing._forms import fitting
 from surefoot.auditing._reading import Reading, part_of
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metrics
@@ -21,6 +22,7 @@ from surefoot.metrics.ranking_interval import area, risk
 from surefoot.metrics.reliability import Consistency
 from surefoot.metrics.shares import exact_ends
 from surefoot.registry import Part
+from surefoot.schema import Form
 from surefoot.seeding import generator
 
 SHOWN = (
@@ -35,22 +37,24 @@ _MOST_VALUES = 1_000_000  # rows × classes whose labels are drawn
 _MOST_PAIRED = 2_000  # rows for metrics whose time grows with their square
 
 
-def wanted(metrics: str | Sequence[str] | None) -> tuple[str, ...]:
+def wanted(metrics: str | Sequence[str] | None, form: Form = "multiclass", n_classes: int = 0) -> tuple[str, ...]:
     """Read which metrics an audit is to show.
 
     Args:
         metrics: As people type them; else the usual ones.
+        form: Of the predictions.
+        n_classes: How many classes there are.
 
     Returns:
         Their keys.
 
     Raises:
-        InputError: If there is no such metric, or it is to stand behind a calibrator.
+        InputError: If there is no such metric, it is to stand behind a calibrator, or the form has no use for it.
     """
     keys = read_metrics(metrics) if metrics else SHOWN
     if behind := [key for key in keys if "@" in key]:
         raise InputError(f"Expected metrics of the file as it is, but got {behind[0]!r}. Use `surefoot calibrate`.")
-    return tuple(keys)
+    return fitting(tuple(keys), form, n_classes, asked=bool(metrics))
 
 
 def measure(reading: Reading, keys: Sequence[str], known: Mapping[str, Interval], level: float) -> dict[str, Interval]:

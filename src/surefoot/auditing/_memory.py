@@ -13,7 +13,7 @@ from surefoot.auditing._labels import Array, Meaning
 from surefoot.auditing._names import Split, take_apart
 from surefoot.auditing._readers import Batch
 from surefoot.errors import InputError
-from surefoot.schema import Predictions
+from surefoot.schema import Form, Predictions
 
 _COARSE = 2**-7  # by which a sum of numbers in bfloat16 may be off
 
@@ -28,6 +28,7 @@ class Held:
         class_names: One per class, where they are known.
         meaning: What the labels mean, where that is known.
         split: Of which split the rows are, where that is known.
+        form: What rows and columns are, where that is known.
         weights: What the column of weights is called, where that is known.
     """
 
@@ -36,6 +37,7 @@ class Held:
     class_names: tuple[str, ...] = ()
     meaning: Meaning | None = None
     split: Split = ""
+    form: Form = "multiclass"
     weights: str | None = None
 
     def __post_init__(self) -> None:
@@ -75,7 +77,7 @@ def hold(source: Any) -> Held:
         columns = {"logits": source.logits, "labels": source.labels}
         columns |= {} if source.weights is None else {"weights": source.weights}
         name, weights = f"predictions of the {source.split} split", None if source.weights is None else "weights"
-        return Held(name, columns, source.class_names, "from-0", source.split, weights)
+        return Held(name, columns, source.class_names, "from-0", source.split, source.form, weights)
     name = type(source).__name__
     if isinstance(source, Mapping):
         arrays = {str(key): as_column(values) for key, values in source.items()}
@@ -118,8 +120,8 @@ def as_column(values: Any) -> Column:
     if hasattr(values, "detach"):  # a tensor, of types that NumPy may not know
         values = values.detach().cpu()
         coarse = "bfloat16" in str(values.dtype)
-        values = values.double() if values.is_floating_point() else values
-        numbers = np.asarray(values.numpy())
+        known = str(values.dtype) in ("torch.float32", "torch.float64") or not values.is_floating_point()
+        numbers = np.asarray((values if known else values.double()).numpy())
         return _sum_to_one(numbers) if coarse else numbers
     if hasattr(values, "isna"):  # pandas, whose gaps have many shapes
         gaps = values.isna()

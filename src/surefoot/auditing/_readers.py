@@ -191,7 +191,7 @@ def _lines(file: Iterable[str], before: int, path: Path) -> Iterator[Any]:
 
 
 def _json(path: Path) -> Batches:
-    held: dict[str, list[Array]] = {}  # columns can only be walked together once all are known
+    held: dict[str, list[Array | list[Any]]] = {}  # columns can only be walked together once all are known
 
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         if not held:
@@ -245,7 +245,7 @@ def _parquet(path: Path) -> Batches:
             for batch in file.iter_batches(batch_size=n, columns=names, use_threads=False):
                 done += len(batch)
                 pairs = zip(batch.schema.names, batch.columns, strict=True)
-                yield {name: _arrow_column(name, column, path) for name, column in pairs}, done / total
+                yield {name: _arrow_column(column) for name, column in pairs}, done / total
 
     return batches
 
@@ -255,19 +255,20 @@ def _feather(path: Path) -> Batches:
         for batch, share in record_batches(path, n, names):
             _check_once(batch.schema.names, path)
             pairs = zip(batch.schema.names, batch.columns, strict=True)
-            yield {name: _arrow_column(name, column, path) for name, column in pairs}, share
+            yield {name: _arrow_column(column) for name, column in pairs}, share
 
     return batches
 
 
-def _arrow_column(name: str, column: Any, path: Path) -> Sequence[Any] | Array:
+def _arrow_column(column: Any) -> Sequence[Any] | Array:
     from pyarrow import compute, types
 
     kind = column.type
     if not column.null_count and (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
         sizes = compute.unique(compute.list_value_length(column)).to_pylist()
-        if len(sizes) != 1:
-            raise InputError(f"Expected as many values in every row of {name!r}, but got {sizes[:4]} in {path.name}.")
+        if len(sizes) != 1:  # choices of its own in every row
+            rows: list[Any] = column.to_pylist()
+            return rows
         flat: Array = column.flatten().to_numpy(zero_copy_only=False)
         return flat.reshape(len(column), sizes[0])
     if types.is_integer(kind) or types.is_floating(kind):

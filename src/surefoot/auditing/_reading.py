@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.auditing._choices import joined, with_possible_truth
 from surefoot.auditing._confidence_counts import ConfidenceCounts
 from surefoot.auditing._counted import ValueSums, Weighing, counted, weights_of
 from surefoot.auditing._doubts import doubts_about
+from surefoot.auditing._forms import Bins, bins_of, has_classes, is_mean, scale_of, top_of
 from surefoot.auditing._kind import no_probabilities
 from surefoot.auditing._labels import Array
 from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
 from surefoot.metric_keys import read_metric
-from surefoot.metrics import Stream, top_label
+from surefoot.metrics import Stream
 from surefoot.metrics._weights import require_weights
 from surefoot.registry import Part
+from surefoot.schema import Form, Predictions
 from surefoot.seeding import generator
 
 if TYPE_CHECKING:
@@ -28,10 +32,13 @@ if TYPE_CHECKING:
 
 SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
 LEAST_SAMPLED = 2_000  # rows, however many classes there are
+MOST_SAMPLED_VALUES = 16_000_000  # but of vocabularies no more rows × classes than this
 MOST_RANKED = 20_000  # rows for metrics that look at every example at once, hundreds of times
 ALWAYS = ("nll", "brier")  # what files are compared by
 _TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
 
+_UNSURE = 1e-3  # what is fitted where somebody says 0 % or 100 %, which has no log-odds
+B = TypeVar("B", bound=Bins)
 OnRows = Callable[[int, float | None], None]  # rows read so far, and their share of the file
 
 
@@ -39,14 +46,18 @@ OnRows = Callable[[int, float | None], None]  # rows read so far, and their shar
 class Reading:
     """What one walk through the rows leaves behind; its size does not depend on their number."""
 
-    bins: Stream
+    bins: Bins
     class_bins: Stream
     values: dict[str, ValueSums] = field(default_factory=dict)  # of metrics that are means over rows, by key
     of_wrong: dict[str, ValueSums] = field(default_factory=dict)  # the same over wrongly predicted rows
     streams: dict[str, Stream] = field(default_factory=dict)  # of other metrics that sums determine
-    slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by column and value
+    slices: dict[str, dict[str, Bins]] = field(default_factory=dict)  # by column and value
     class_slices: dict[str, dict[str, Stream]] = field(default_factory=dict)  # the same for each of two classes
+    form: Form = "multiclass"
+    rows_digest: str = ""  # what the rows are of, where something says so
     n: int = 0
+    n_classes: int = 0  # or the most choices of a row
+    by_class: bool = False  # whether columns are classes, and few enough for tables over them
     impossible: int = 0  # rows whose true class was given a probability of 0
     labels_digest: str = ""
     logits: Array = field(default_factory=lambda: np.empty((0, 0)))  # a random sample, in random order
@@ -74,10 +85,10 @@ class Reading:
         """How many equal rows the rows are worth."""
         return self.n if self.weights is None else self.weighing.effective
 
-    @property
-    def n_classes(self) -> int:
-        """How many classes there are."""
-        return self.class_bins.sums.shape[1]
+    def predictions(self) -> Predictions:
+        """Return the sampled rows, to fit on."""
+        logits = with_possible_truth(self.logits, self.labels) if self.form == "choices" else self.logits
+        return Predictions(logits, self.labels, "calibration", weights=self.weights, form=self.form)
 
     def probs(self, most: int | None = None) -> Tensor:
         """Probabilities of sampled rows in float64."""
@@ -111,9 +122,11 @@ def read(
         Sums, slices and samples. The same rows of equally long sources are sampled, so two can be paired. Labels that
         can hardly belong to the scores are refused.
     """
-    reading = Reading(Stream("ece", n_bins=n_bins), Stream("classwise_ece", n_bins=n_bins))
+    reading = Reading(bins_of(source.form, n_bins), Stream("classwise_ece", n_bins=n_bins), form=source.form)
+    reading.rows_digest = source.rows_digest
+    top = top_of(source.form)
     parts = {key: part_of(key, n_bins) for key in dict.fromkeys([*ALWAYS, *metrics])}
-    means = {key: found for key, found in parts.items() if "each" in found[0].facts}
+    means = {key: found for key, found in parts.items() if is_mean(found[0], source.form)}
     for key, (part, options) in parts.items():
         if key in means:
             reading.values[key], reading.of_wrong[key] = ValueSums(), ValueSums()
@@ -129,26 +142,29 @@ def read(
             for part, _ in parts.values():
                 require_weights(part)
         probs = log_p.exp()
+        reading.n_classes = max(reading.n_classes, probs.shape[1])
         reading.bins.update(probs, labels, weights)
-        reading.class_bins.update(probs, labels, weights)
+        if has_classes(source.form, probs.shape[1]):
+            reading.by_class = True
+            reading.class_bins.update(probs, labels, weights)
         reading.impossible += int(log_p.gather(1, labels[:, None]).isinf().sum())
-        confidence, correct = top_label(probs, labels)
+        confidence, correct = top(probs, labels)
         for key, (part, options) in means.items():
             of_logs, each = part.facts.get("each_of_logs"), part.facts["each"]
             values = of_logs(log_p, labels, **options) if of_logs else each(probs, labels, **options)
+            values = values * scale_of(part.name, source.form)
             reading.values[key].add(values, weights)
             reading.of_wrong[key].add(values[~correct], None if weights is None else weights[~correct])
         for stream in reading.streams.values():
             stream.update(probs, labels, weights)
         chunk = replace(chunk, groups={} if slicing is None else slicing.of(chunk.groups))
-        _add_slices(reading.slices, "ece", chunk, probs, labels, n_bins)
-        if probs.shape[1] == 2:
-            _add_slices(reading.class_slices, "classwise_ece", chunk, probs, labels, n_bins)
-        logits = chunk.scores if source.kind == "logits" else _finite(log_p, chunk.scores)
+        _add_slices(reading.slices, lambda: bins_of(source.form, n_bins), chunk, probs, labels)
+        if probs.shape[1] == 2 and source.form == "multiclass":
+            _add_slices(reading.class_slices, lambda: Stream("classwise_ece", n_bins=n_bins), chunk, probs, labels)
+        logits = chunk.scores if source.kind == "logits" else _logits(log_p, source).numpy().astype(chunk.scores.dtype)
         more = () if chunk.weights is None else (chunk.weights,)
-        room = max(LEAST_SAMPLED, sampled_values // logits.shape[1])
         halves = folds.next(len(labels))
-        rows.add(room, logits, chunk.labels, halves, *more)
+        rows.add(room_for(logits.shape[1], sampled_values), logits, chunk.labels, halves, *more)
         tops.add(MOST_RANKED, confidence.numpy(), correct.numpy(), *more)
         if counts is not None:
             counts.add(confidence, correct, halves, chunk.groups, chunk.weights)
@@ -164,6 +180,13 @@ def read(
     if reading.n:
         reading.doubts = doubts_about(reading.logits, reading.labels, reading.confidence.numpy(), source)
     return reading
+
+
+def room_for(n_classes: int, values: int | None = None) -> int:
+    """Return how many rows to keep."""
+    values = SAMPLED_VALUES if values is None else values
+    most = max(MOST_SAMPLED_VALUES, values) // n_classes
+    return max(1, min(max(LEAST_SAMPLED, values // n_classes), most))
 
 
 def part_of(key: str, n_bins: int) -> tuple[Part, dict[str, Any]]:
@@ -198,10 +221,14 @@ def log_probs(chunk: Chunk, source: Source, start: int, where: str) -> Tensor:
     return scores.log_()
 
 
-def _finite(log_p: Tensor, like: Array) -> Array:
-    """Make logits of probabilities: a probability of 0 becomes a very small one."""
-    logits: Array = log_p.clamp(min=float(np.log(_TINY))).numpy().astype(like.dtype)
-    return logits
+def _logits(log_p: Tensor, source: Source) -> Tensor:
+    """Make logits of probabilities: 0 becomes a very small one, a confidence of 0 or 1 a little less extreme.
+
+    Absent choices stay absent.
+    """
+    if source.form == "confidence":
+        return torch.where(log_p.isinf(), math.log(_UNSURE), log_p)
+    return log_p if source.form == "choices" else log_p.clamp(min=float(np.log(_TINY)))
 
 
 def walk(
@@ -223,7 +250,7 @@ def walk(
         if source.kind == "logits":
             logits = torch.from_numpy(chunk.scores.astype(np.float64))
         else:
-            logits = log_probs(chunk, source, start, where).clamp(min=float(np.log(_TINY)))
+            logits = _logits(log_probs(chunk, source, start, where), source)
         start += len(chunk.labels)
         yield logits, torch.from_numpy(chunk.labels), weights_of(chunk)
         if on_rows:
@@ -231,20 +258,19 @@ def walk(
 
 
 def _add_slices(
-    slices: dict[str, dict[str, Stream]],
-    metric: str,
+    slices: dict[str, dict[str, B]],
+    new: Callable[[], B],
     chunk: Chunk,
     probs: Tensor,
     labels: Tensor,
-    n_bins: int,
 ) -> None:
     for column, values in chunk.groups.items():
         found = slices.setdefault(column, {})
         names, places = np.unique(values, return_inverse=True)
         for number, name in enumerate(names):
             rows = torch.from_numpy(np.flatnonzero(places == number))
-            weights = None if chunk.weights is None else chunk.weights[rows]
-            found.setdefault(str(name), Stream(metric, n_bins=n_bins)).update(probs[rows], labels[rows], weights)
+            weights = None if chunk.weights is None else torch.from_numpy(chunk.weights)[rows]
+            found.setdefault(str(name), new()).update(probs[rows], labels[rows], weights)
 
 
 class Folds:
@@ -289,7 +315,7 @@ class Sample:
         self._keys = [keys[smallest]]
         if len(keys) > self._room:
             self._limit = float(keys[smallest[-1]])
-        self._parts = [tuple(np.concatenate(column)[smallest] for column in zip(*self._parts, strict=True))]
+        self._parts = [tuple(joined(column)[smallest] for column in zip(*self._parts, strict=True))]
 
     def taken(self) -> tuple[Array, ...]:
         """Return the kept rows in random order, so that the first of them are a sample too."""

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from surefoot.auditing._counted import ValueSums
+from surefoot.auditing._forms import Bins, bins_of
 from surefoot.auditing._reading import Folds, OnRows, Reading, walk
-from surefoot.auditing._source import Source
+from surefoot.auditing._source import Source, rows_per_chunk
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
-from surefoot.metrics import Stream
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.reliability import Consistency, Reliability
 from surefoot.metrics.verdict import verdict_of_sums
-from surefoot.schema import Predictions
 
 TOO_FEW = 20  # rows; a temperature fitted on fewer says nothing
 
@@ -36,8 +35,7 @@ class Repair:
 def fit(reading: Reading, rows: slice | np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None) -> float:
     """Fit a temperature on sampled rows."""
     chosen = slice(None) if rows is None else rows
-    rows_of = Predictions(reading.logits, reading.labels, "calibration", weights=reading.weights).rows(chosen)
-    return fit_temperature(rows_of).temperature
+    return fit_temperature(reading.predictions().rows(chosen)).temperature
 
 
 def repair(
@@ -77,16 +75,24 @@ def repair(
     else:
         pair, on = (fit(reading, reading.folds == 1), fit(reading, reading.folds == 0)), "one half of the rows"
         on += ", scored on the other, and the other way round"
-    bins, losses, folds = Stream("ece", n_bins=n_bins), ValueSums(), Folds()
+    bins, losses, folds = bins_of(source.form, n_bins), ValueSums(), Folds()
     by_half = torch.tensor(pair, dtype=torch.float64)
-    for logits, labels, weights in walk(source, where, on_rows):
-        half = torch.from_numpy(folds.next(len(labels)))
-        _score(logits / by_half[half][:, None], labels, weights, bins, losses)
+    if source.once:  # what is gone cannot be scored
+        on += f", both on {len(reading.labels):,} rows drawn at random"
+        for start in range(0, len(reading.labels), step := rows_per_chunk(reading.n_classes)):
+            here = slice(start, start + step)
+            logits, labels = torch.from_numpy(reading.logits[here]).double(), torch.from_numpy(reading.labels[here])
+            weights = None if reading.weights is None else torch.from_numpy(reading.weights[here])
+            _score(logits / by_half[torch.from_numpy(reading.folds[here])][:, None], labels, weights, bins, losses)
+    else:
+        for logits, labels, weights in walk(source, where, on_rows):
+            half = torch.from_numpy(folds.next(len(labels)))
+            _score(logits / by_half[half][:, None], labels, weights, bins, losses)
     after = verdict_of_sums(bins.sums, level=level)
     return Repair(overall, on, after.ece, after.consistency, losses.mean, after.reliability), ""
 
 
-def _score(logits: Tensor, labels: Tensor, weights: Tensor | None, bins: Stream, losses: ValueSums) -> None:
+def _score(logits: Tensor, labels: Tensor, weights: Tensor | None, bins: Bins, losses: ValueSums) -> None:
     log_p = logits.log_softmax(1)
     bins.update(log_p.exp(), labels, weights)
     losses.add(-log_p.gather(1, labels[:, None]).squeeze(1), weights)

@@ -114,6 +114,8 @@ class StrangeLabels:
             return "Use the names of the classes, or their numbers, in the whole column."
         if any(map(_is_word, self._all)):
             return "Save what classes are called as class_names, or number the classes from 0."
+        if found := sorted(self._all & {"255", "-100"}):
+            return f"Say --ignore-index {found[0]} if rows with this label do not count."
         if any(text.startswith("-") for text in self._all):
             return "Leave rows without a class out, and number the classes from 0."
         return "Number the classes from 0, and give a score for each of them."

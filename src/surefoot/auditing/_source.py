@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels, one_per_row
+from surefoot.auditing._choices import check_choices, check_places, counts_of
+from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels, one_per_row, true_or_not
 from surefoot.auditing._names import Kind, Split
 from surefoot.auditing._rows import Gaps, StrangeLabels
 from surefoot.auditing._weights import Counting, StrangeWeights, are_valid, no_weight_at_all
 from surefoot.errors import InputError
 from surefoot.schema import Form
 
+if TYPE_CHECKING:
+    from surefoot.auditing._tokens import Ignored
+
 VALUES_AT_ONCE = 1 << 18  # rows × classes per chunk: a few megabytes, whatever the file's size
+ROWS_AT_ONCE = 32  # at least, also of vocabularies, so that steps of Python do not count
+WIDE_AT_ONCE = 1 << 21  # but never more values than this for their sake
 SUM_TOLERANCE = 1e-3  # a softmax in half precision is off by almost this much
 MOST_ROUNDED = 5.0  # percent that the sum of rounded percentages may be off
 
@@ -29,6 +36,8 @@ class Raw:
     groups: Mapping[str, Array] = field(default_factory=dict)
     share: float | None = None
     weights: Array | None = None
+    counts: Array | None = None
+    """How many choices each row has, where lists of different lengths were read."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,11 @@ class Source:
         notes: What a reader of the results must know about the file.
         form: What rows and columns are; see :class:`~surefoot.schema.Predictions`.
         weights: The array or column that says how much a row counts; None where all count alike.
+        n_classes: How many columns of scores the first rows have; 0 until that is known.
+        tokens: Whether rows are the tokens or pixels of arrays with more than two axes.
+        ignored: Counts the rows that were left out because their label does not count.
+        once: Whether the rows can be read only once.
+        rows_digest: What the rows are of, such as the numbers of the questions; empty where nothing says so.
         groups: What divides the rows into slices, as it was asked for.
         start_groups: Starts reading the columns that this takes, alone; None where that is no faster.
         weights_are: How much a row represents, or for how many independent rows it stands.
@@ -87,6 +101,11 @@ class Source:
     notes: tuple[str, ...] = ()
     form: Form = "multiclass"
     weights: str | None = None
+    n_classes: int = 0
+    rows_digest: str = ""
+    tokens: bool = False
+    ignored: Ignored | None = None
+    once: bool = False
     groups: tuple[str, ...] = ()
     start_groups: Callable[[], Generator[Mapping[str, Array]]] | None = None
     weights_are: Counting = "importance"
@@ -98,31 +117,61 @@ class Source:
 
     def chunks(self) -> Generator[Chunk]:
         """Read all rows, some at a time."""
+        row, width = 0, None
         total, anything = 0.0, False
         with closing(self.start()) as reading:
             for raw in reading:
-                scores = self.scores(raw)
+                scores = self.scores(raw, row)
+                if self.form == "multilabel":
+                    true = true_or_not(raw.labels, scores.shape, row, self.where)
+                    yield Chunk(scores, true, raw.groups, raw.share, raw.weights)
+                    row += len(true)
+                    continue
+                width = width or scores.shape[1]
+                if self.form != "choices" and scores.shape[1] != width:
+                    raise self._ragged(raw, row, width)
                 labels, _ = one_per_row(raw.labels, scores.shape, self.where)
                 if missing_labels(labels, self.class_names).any():
                     self.refuse_gaps()
                 numbers, off = as_numbers(labels, self.meaning or "from-0", scores.shape[1], self.class_names)
+                if self.form == "choices":
+                    counts = raw.counts if raw.counts is not None else counts_of(raw.scores)
+                    check_places(numbers, counts, row, self.where)
                 if off.any():
                     self.refuse_labels(scores.shape[1])
                 weights = self.weights_of(raw)
                 total += 1.0 if weights is None else float(weights.sum())
                 yield Chunk(scores, numbers, raw.groups, raw.share, weights)
                 anything = True
+                row += len(numbers)
         if anything and not total:
             raise no_weight_at_all(self.weights or "", self.where)
+
+    def _ragged(self, raw: Raw, start: int, width: int) -> InputError:
+        counts = raw.counts if raw.counts is not None else np.full(len(raw.scores), raw.scores.shape[1])
+        row = int((counts != width).argmax())
+        return InputError(
+            f"Expected as many scores in every row, but row {start + row} has {counts[row]} where others have {width} "
+            f"in {self.where}. Complete the short ones; or say --form choices if every row has choices of its own."
+        )
 
     def first(self) -> Raw | None:
         """Read the first rows only, as they stand in the file."""
         with closing(self.start()) as reading:
             return next(reading, None)
 
-    def scores(self, raw: Raw) -> Array:
+    def scores(self, raw: Raw, start: int = 0) -> Array:
         """Bring scores into one form, shape ``(n, classes)``, and refuse those that no prediction can have."""
         scores = check_scores(raw.scores, self.where)
+        if self.form != "choices" and raw.counts is not None:
+            raise self._ragged(raw, start, scores.shape[1])
+        if self.form == "choices" and scores.ndim == 2:
+            found = check_choices(scores, self.kind)
+            if found is None:
+                self.refuse_gaps()
+            elif self.percent:
+                return from_percent(found)
+            return scores if found is None else found
         if not np.isfinite(scores.sum(dtype=np.float64)) and not np.isfinite(scores).all():  # mostly one pass
             self.refuse_gaps()
         if self.percent:
@@ -149,12 +198,15 @@ class Source:
     def gaps_in(self, raw: Raw) -> tuple[Array, Array, Array]:
         """Mark what is missing: scores by row and column, labels and weights by row."""
         scores = check_scores(raw.scores, self.where)
-        labels, _ = one_per_row(raw.labels, scores.shape, self.where)
+        several = self.form == "multilabel"  # whose labels are a matrix; what is wrong with one is said elsewhere
+        labels = raw.labels if several else one_per_row(raw.labels, scores.shape, self.where)[0]
         no_weight = np.zeros(len(labels), bool)
         if raw.weights is not None:
             no_weight = ~np.isfinite(check_weights(raw.weights, self.where))
-        bad: Array = ~np.isfinite(scores)
-        return bad.reshape(len(bad), -1), missing_labels(labels, self.class_names), no_weight
+        absent = scores == -np.inf if self.form == "choices" else False
+        bad: Array = ~(np.isfinite(scores) | absent)
+        gone = no_weight & False if several else missing_labels(labels, self.class_names)
+        return bad.reshape(len(bad), -1), gone, no_weight
 
     def count_gaps(self) -> Gaps:
         """Look through all rows for what is missing, and count it."""
@@ -181,7 +233,8 @@ class Source:
 
 def rows_per_chunk(n_classes: int) -> int:
     """Return how many rows to read at once."""
-    return max(1, VALUES_AT_ONCE // max(1, n_classes))
+    wide = min(ROWS_AT_ONCE, WIDE_AT_ONCE // max(1, n_classes))
+    return max(1, VALUES_AT_ONCE // max(1, n_classes), wide)
 
 
 def check_scores(scores: Array, where: str) -> Array:

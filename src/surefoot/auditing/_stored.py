@@ -52,6 +52,17 @@ class StoredArray:
             self._whole = self._read(self.shape[::-1]).T
         return self._whole[start : start + n]
 
+    def take_flat(self, n: int) -> Array:
+        """Read the next n values, whatever the axes; all rows are taken this way, or none."""
+        if self.dtype.hasobject or not self.shape:
+            return self.take(n).reshape(-1)
+        start, self._done = self._done, self._done + n
+        if not self._fortran:
+            return self._read((n,))
+        if self._whole is None:
+            self._whole = self._read(self.shape[::-1]).T.reshape(-1)
+        return self._whole[start : start + n]
+
     def _read(self, shape: tuple[int, ...]) -> Array:
         """Read straight into an array, so that no second copy is in memory."""
         values = np.empty(shape, self.dtype)

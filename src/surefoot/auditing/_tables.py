@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from surefoot.auditing._cells import Column, floats, labels, texts
+from surefoot.auditing._cells import Column, choices, floats, labels, texts
+from surefoot.auditing._choices import is_ragged
 from surefoot.auditing._columns import by_hand, pick_by_values, pick_columns
 from surefoot.auditing._groups import group_columns
 from surefoot.auditing._header import is_fraction
@@ -106,6 +107,13 @@ def _or_no_header(columns: Iterable[str]) -> str:
     return "; or, if the first line is a row, --no-header" if any(map(is_fraction, columns)) else ""
 
 
+def columns_in(batches: Batches) -> tuple[list[str], list[str]]:
+    """List the columns of a table, and which of them hold lists."""
+    with closing(batches(64, None, ())) as reading:
+        first, _ = next(reading, ({}, None))
+    return list(first), [name for name, values in first.items() if _is_list(values)]
+
+
 def _picks(
     where: str,
     batches: Batches,
@@ -179,7 +187,8 @@ def _source(
                 groups = {name: texts(columns[name]) for name in group_names}
                 found = labels(columns[pick.labels], row, where)
                 weights = floats(columns[weight], weight, row, where) if weight else None
-                yield Raw(_scores(columns, pick, row, where), found, groups, share, weights)
+                scores, counts = _scores(columns, pick, row, where)
+                yield Raw(scores, found, groups, share, weights, counts)
                 row += len(found)
 
     def start_labels() -> Generator[Array]:
@@ -197,9 +206,11 @@ def _source(
     return replace(found, weights=weight, start_groups=start_groups)
 
 
-def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> Array:
+def _scores(columns: Mapping[str, Column], pick: Pick, start: int, where: str) -> tuple[Array, Array | None]:
+    if len(pick.scores) == 1 and is_ragged(columns[pick.scores[0]]):
+        return choices(columns[pick.scores[0]], pick.scores[0], start, where)
     values = [floats(columns[name], name, start, where) for name in pick.scores]
-    return values[0] if len(values) == 1 else np.stack(values, axis=1)
+    return values[0] if len(values) == 1 else np.stack(values, axis=1), None
 
 
 def _shown(columns: Iterable[str]) -> str:

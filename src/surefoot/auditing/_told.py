@@ -9,6 +9,7 @@ from surefoot.auditing._labels import Meaning
 from surefoot.auditing._weights import Counting
 from surefoot.schema import Form
 
+Normalise = Literal["none", "length", "bytes"]
 Said = Literal["logits", "probs", "percent"]
 
 
@@ -28,6 +29,9 @@ class Told(TypedDict, total=False):
         header: Whether the first line of a ``.csv`` holds names; else its cells tell.
         form: One true class per row, several labels, choices of their own in every row, or a confidence and whether it
             was right.
+        normalise: Of files of lm-evaluation-harness: log-likelihoods as they are, or divided by how long a choice is.
+        ignore_index: The label of tokens or pixels that do not count.
+        class_axis: Which axis of an array with more than two is that of the classes.
     """
 
     kind: Said | None
@@ -40,3 +44,6 @@ class Told(TypedDict, total=False):
     skip_missing: bool
     header: bool | None
     form: Form | None
+    normalise: Normalise | None
+    ignore_index: int | None
+    class_axis: int | None

@@ -95,6 +95,7 @@ def apply(
         return _apply_unlabelled(
             fitted, find_scores(path, to, told.get("kind"), model, tuple(told.get("scores", ()))), to, path, out
         )
+    _check_form(source)
     check_classes(source.class_names, to, where)
     reading = read(source, n_bins=15, where=where, sampled_values=0, on_rows=on_rows)
     rows = about.get("fitted_rows")
@@ -105,6 +106,20 @@ def apply(
         )
     _check_number(fitted, to, reading.logits[:1])
     return _apply_labelled(fitted, source, reading, path, out, on_rows)
+
+
+def _check_form(source: Source) -> None:
+    """Refuse what has no place for repaired scores of classes."""
+    if source.tokens:
+        raise InputError(
+            f"Expected scores (n, classes) to repair, but those in {source.where} have more axes. Repair arrays in "
+            "Python: load_calibrator(path).logits(logits)."
+        )
+    if source.form != "multiclass":
+        raise InputError(
+            f"Expected scores of classes to repair, but {source.where} holds {source.form}. Repair arrays in Python: "
+            "load_calibrator(path).logits(logits)."
+        )
 
 
 def _check_number(fitted: Calibrator, to: FittedTo, row: Array) -> None:

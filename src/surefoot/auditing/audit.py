@@ -10,6 +10,8 @@ from typing import Any, Unpack
 import torch
 
 from surefoot.auditing._confidence_counts import ConfidenceCounts
+from surefoot.auditing._confidence_repair import of_confidence
+from surefoot.auditing._forms import MOST_CLASSES
 from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measure, wanted
 from surefoot.auditing._names import Split
 from surefoot.auditing._reading import OnRows, Reading, read
@@ -19,6 +21,7 @@ from surefoot.auditing._slicing import slicing_of
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
 from surefoot.auditing._two_classes import two_classes
+from surefoot.auditing.audit_labels import audit_labels
 from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import Audit
 from surefoot.auditing.thresholds import find_thresholds, risks_of
@@ -63,7 +66,31 @@ def audit(
     sources = open_predictions(source, **told)
     name = name_of(source)
     found = choose(sources, model, name)
+    if any(pair[0].form == "multilabel" for pair in found):
+        check_labels_options(name, told, positive, risk)
+        return [audit_labels(*pair, name, n_bins, level, on_rows, metrics) for pair in found]
     return [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics, risk)[0] for pair in found]
+
+
+def check_labels_options(where: str, told: Told, positive: str | None, risk: Any) -> None:
+    """Refuse what has no meaning where rows have several labels.
+
+    Args:
+        where: The file, for messages.
+        told: What was said about the source.
+        positive: A class whose probability is a risk.
+        risk: Shares of wrong answers that are allowed.
+
+    Raises:
+        InputError: If any of it was asked for.
+    """
+    if risk is not None:
+        raise InputError(
+            f"Expected one answer per row with --risk, but {where} has several labels per row, whose errors depend on "
+            "each other. Audit one label on its own."
+        )
+    if told.get("groups") or positive is not None:
+        raise InputError(f"Expected no --group or --positive with several labels per row in {where}. Leave it out.")
 
 
 def choose(sources: Sequence[Source], model: str | None, where: str) -> list[tuple[Source, Source | None]]:
@@ -146,29 +173,32 @@ def audit_source(
     """
     if n_bins < 1 or not 0 < level < 1:
         raise InputError(f"Expected bins ≥ 1 and a level between 0 and 1, but got {n_bins} and {level}.")
-    keys, risks = wanted(metrics), risks_of(risk)
-    if risks and source.form == "multilabel":
-        raise InputError(
-            f"Expected one answer per row with --risk, but {file} has several labels per row, whose errors depend on "
-            "each other. Audit one label on its own."
-        )
+    if source.form == "multilabel":
+        raise InputError(f"Expected one true class per row to compare, but {file} has several. Audit them one by one.")
+    keys, risks = wanted(metrics, source.form, source.n_classes), risks_of(risk)
     slicing = slicing_of(source)
     counts, other = (_counts(each) if risks and each is not None else None for each in (source, held_out))
     reading = read(source, n_bins=n_bins, where=file, metrics=keys, on_rows=on_rows, slicing=slicing, counts=counts)
     also = slicing if risks and held_out is not None and held_out.groups == source.groups else None
     fitted = None if held_out is None else read(held_out, n_bins=n_bins, where=file, slicing=also, counts=other)
-    if positive is not None and reading.n_classes != 2:
-        raise InputError(f"Expected two classes with --positive, but {file} has {reading.n_classes}. Leave it out.")
+    is_two = reading.n_classes == 2 and source.form == "multiclass"
+    if positive is not None and not is_two:
+        found_classes = f"{reading.n_classes}" if source.form == "multiclass" else source.form
+        raise InputError(f"Expected two classes with --positive, but {file} has {found_classes}. Leave it out.")
     two = None
-    if reading.n_classes == 2:
+    if is_two:
         names = source.class_names
         two = two_classes(reading, fitted, names, positive=positive, n_bins=n_bins, level=level, where=file)
     found, why = repair(source, reading, fitted, n_bins=n_bins, level=level, where=file, on_rows=on_rows)
-    verdict = verdict_of_sums(reading.bins.sums, reading.class_bins.sums, level=level)
+    class_sums = reading.class_bins.sums if reading.by_class else None
+    verdict = verdict_of_sums(reading.bins.sums, class_sums, level=level)
     if two is not None:
         verdict = replace(verdict, finding=two.finding)
         if two.temperature is None or not two.temperature.repairs:  # it would repair the confidence, not the risk
             found, why = None, two.why_no_repair or f"a temperature does not repair P({two.positive.name})"
+    of_sure = None
+    if source.form == "confidence":
+        of_sure = of_confidence(reading, fitted, verdict, n_bins=n_bins, level=level)
     known = {each.metric: each for each in (verdict.accuracy, verdict.gap, verdict.ece)}
     ranked = len(reading.confidence)
     return Audit(
@@ -179,10 +209,10 @@ def audit_source(
         kind=source.kind or "logits",
         n=reading.n,
         n_classes=reading.n_classes,
-        class_names=source.class_names,
+        class_names=source.class_names if reading.by_class else (),
         verdict=verdict,
         measures={**measure(reading, keys, known, level), **(two.measures() if two is not None else {})},
-        in_table=keys if metrics else IN_TABLE if two is None else BESIDE_RISK,
+        in_table=keys if metrics else tuple(k for k in IN_TABLE if k in keys) if two is None else BESIDE_RISK,
         chance=by_chance(reading, keys, verdict.consistency),
         sampled=ranked if ranked < reading.n else None,
         repair=found,
@@ -194,6 +224,8 @@ def audit_source(
         two_classes=two,
         doubts=reading.doubts,
         thresholds=() if counts is None else find_thresholds(counts, other, risks, level),
+        form=source.form,
+        confidence=of_sure,
     ), reading
 
 
@@ -229,14 +261,25 @@ def _weight_notes(reading: Reading, source: Source) -> list[str]:
 
 def _notes(reading: Reading, source: Source) -> list[str]:
     notes = [*source.notes, *_weight_notes(reading, source)]
-    seen = int((reading.class_bins.sums[2].sum(1) > 0).sum())
+    seen = int((reading.class_bins.sums[2].sum(1) > 0).sum()) if reading.by_class else reading.n_classes
     if reading.impossible:
         rows = "1 row gives" if reading.impossible == 1 else f"{reading.impossible:,} rows give"
-        notes.append(f"{rows} the true class a probability of 0, so the NLL is infinite.")
+        if source.form == "confidence":
+            wrong = "1 prediction has" if reading.impossible == 1 else f"{reading.impossible:,} predictions have"
+            notes.append(
+                f"{wrong} a confidence of 100 % and was wrong, or of 0 % and was right, so the NLL is infinite. For "
+                "repairs 0 and 100 % count as 0.1 and 99.9 %."
+            )
+        else:
+            notes.append(f"{rows} the true class a probability of 0, so the NLL is infinite.")
     if seen == 1:
         notes.append("All labels are of one class; nothing can be said about the others.")
     elif seen < reading.n_classes:
         notes.append(f"{reading.n_classes - seen:,} of {reading.n_classes:,} classes have no example.")
+    if reading.n_classes > MOST_CLASSES:
+        notes.append(f"Nothing is said about single classes: there are more than {MOST_CLASSES:,}.")
+    if source.ignored is not None:
+        notes += source.ignored.note()
     if source.split == "train":
         notes.append("These are predictions for training data, which look better than they are.")
     if len(reading.confidence) < reading.n:

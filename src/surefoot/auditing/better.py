@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from surefoot.auditing._forms import scale_of, top_of
 from surefoot.auditing._reading import Reading
-from surefoot.metrics import top_label
 from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.ece_interval import ece_difference
 from surefoot.metrics.interval import Interval
@@ -19,6 +19,7 @@ from surefoot.metrics.mean_losses import loss
 from surefoot.metrics.paired import paired_gap, paired_share
 from surefoot.metrics.verdict import CalibrationVerdict
 from surefoot.registry import METRICS
+from surefoot.schema import Form
 
 Letter = Literal["A", "B"]
 _DRAWS = 1000
@@ -32,19 +33,20 @@ class PairedRows:
     probs: tuple[Tensor, Tensor]
     labels: Tensor
     weights: Tensor | None = None
+    form: Form = "multiclass"
     _differences: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, a: Reading, b: Reading, few: int) -> PairedRows:
         """Take the first sampled rows, which are the same of both."""
         weights = None if a.weights is None else torch.from_numpy(a.weights[:few])
-        return cls((a.probs(few), b.probs(few)), torch.from_numpy(a.labels[:few]), weights)
+        return cls((a.probs(few), b.probs(few)), torch.from_numpy(a.labels[:few]), weights, a.form)
 
     @cached_property
     def tops(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Confidence and correctness of both."""
-        a, b = self.probs
-        return top_label(a, self.labels), top_label(b, self.labels)
+        (a, b), top = self.probs, top_of(self.form)
+        return top(a, self.labels), top(b, self.labels)
 
     def share(self, level: float) -> Interval:
         """Return the difference of accuracies."""
@@ -58,8 +60,8 @@ class PairedRows:
     def loss(self, name: str, level: float) -> Interval:
         """Return the difference of a mean loss."""
         if name not in self._differences:
-            each = METRICS[name].facts["each"]
-            a, b = (each(probs, self.labels).double() for probs in self.probs)
+            each, scale = METRICS[name].facts["each"], scale_of(name, self.form)
+            a, b = (scale * each(probs, self.labels).double() for probs in self.probs)
             self._differences[name] = a - b
         (_, right_a), (_, right_b) = self.tops
         return loss(name, self._differences[name], right_a & right_b, level, (-math.inf, math.inf), self.weights)

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
+from surefoot.auditing._forms import CALIBRATORS_OF, check_calibrator
 from surefoot.auditing._reading import OnRows, Reading, read
-from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.files import name_of, open_predictions
@@ -18,7 +18,6 @@ from surefoot.calibrators.compare import NONE, CalibratorComparison, OnStep, com
 from surefoot.calibrators.none import Unchanged
 from surefoot.errors import InputError, SplitError
 from surefoot.registry import CALIBRATORS
-from surefoot.schema import Predictions
 
 COMPARED_VALUES = 200_000  # rows × classes on which all calibrators are compared
 LEAST_COMPARED = 2_000  # rows, however many classes there are
@@ -162,14 +161,20 @@ def calibrate(
             f"Expected rows to fit on, but {where} holds a test set only ({rows.took}). Fit on the calibration set, "
             "or rename the arrays to logits and labels if no test depends on them."
         )
+    if rows.form == "multilabel":
+        raise InputError(
+            f"Expected one true class per row to fit on, but {where} has several. Fit every label by itself: its "
+            "scores as 'prob' and 1 or 0 as 'label'."
+        )
+    if method is not None:
+        check_calibrator(method, rows.form)
     reading = read(rows, n_bins=15, where=where, sampled_values=FITTED_VALUES, on_rows=on_rows)
     if len(reading.labels) < 2 * n_folds:
         raise InputError(f"Expected at least {2 * n_folds} rows to compare on, but {where} has {reading.n}. Give more.")
-    every = _predictions(reading, rows)
+    every = reading.predictions()
     compared = every.rows(slice(max(LEAST_COMPARED, COMPARED_VALUES // every.logits.shape[1])))
-    comparison = compare_calibrators(
-        compared, [wanted] if wanted not in (None, NONE) else None, n_folds=n_folds, on_step=on_step
-    )
+    names = [wanted] if wanted is not None and wanted != NONE else CALIBRATORS_OF.get(rows.form)
+    comparison = compare_calibrators(compared, names, n_folds=n_folds, on_step=on_step)
     chosen, calibrator = wanted or comparison.best, comparison.calibrator
     if chosen == NONE:
         calibrator = Unchanged("calibration")
@@ -198,8 +203,3 @@ def calibrate(
 def _finite_mean(reading: Reading) -> float:
     mean = reading.values["nll"].mean
     return mean if math.isfinite(mean) else -1.0
-
-
-def _predictions(reading: Reading, source: Source) -> Predictions:
-    """Return the rows that were kept, with what else is known of them."""
-    return Predictions(reading.logits, reading.labels, "calibration", weights=reading.weights, form=source.form)

@@ -136,6 +136,15 @@ def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading)
             f"Expected predictions for the same examples, but {audit_a.file} has {a.n} rows of {a.n_classes} classes "
             f"and {audit_b.file} {b.n} of {b.n_classes}. Audit them one by one."
         )
+    if a.rows_digest != b.rows_digest:
+        _refuse_other_rows(audit_a.file, audit_b.file)
+    if a.form != b.form:
+        raise InputError(f"Expected two of one form, but got {a.form} and {b.form}. Audit them one by one.")
+    if a.form == "confidence" and a.labels_digest != b.labels_digest:
+        raise InputError(
+            f"Expected two confidences of the same predictions, but {audit_a.file} and {audit_b.file} were right on "
+            "other rows. Audit them one by one."
+        )
     if a.labels_digest != b.labels_digest:
         raise InputError(
             f"Expected predictions for the same examples, but {audit_a.file} and {audit_b.file} have other labels. "
@@ -145,6 +154,14 @@ def _check_same_examples(audit_a: Audit, a: Reading, audit_b: Audit, b: Reading)
         raise InputError(
             f"Expected the same weights for the same examples, but those of {audit_a.file} and {audit_b.file} differ. "
             "Give each example one weight, or let all count alike with --no-weights."
+        )
+
+
+def _refuse_other_rows(one: str, other: str) -> None:
+    if one or other:
+        raise InputError(
+            f"Expected the same questions, but {one} and {other} have other tasks or doc_ids. Run both models on "
+            "the same ones, or audit them one by one."
         )
 
 

@@ -19,6 +19,7 @@ from surefoot.auditing.audit import choose_one
 from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.result import plain
 from surefoot.errors import InputError, ShiftError
+from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.interval import Interval, check_level, no_interval
 from surefoot.seeding import generator
 
@@ -173,7 +174,7 @@ def _result(
     measures = {"accuracy": found.accuracy, "ece": found.ece, "nll": found.nll}
     was = {"accuracy": (reading.bins.sums[2].sum() / reading.n).item(), "nll": reading.values["nll"].mean}
     if positive is None:
-        was["ece"] = float(reading.bins.compute())
+        was["ece"] = bootstrap_sums("ece", reading.bins.sums).estimate
     else:
         rate = replace(found.shares[positive], metric="event_rate")
         mean = no_interval("mean_risk", rows.mean_risk or 0.0, level, "")

@@ -9,19 +9,27 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
+from surefoot.auditing._batches import is_batches, open_batches
 from surefoot.auditing._beside import labels_file, with_labels
+from surefoot.auditing._choices import choice_words, counts_of
+from surefoot.auditing._confidence import find_columns, npz_batches, open_confidence
+from surefoot.auditing._forms import form_of
+from surefoot.auditing._harness import open_samples, sample_files
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
+from surefoot.auditing._multilabel import open_label_columns, settled_labels
 from surefoot.auditing._parts import join_sources, names_in, same_labels
 from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path
-from surefoot.auditing._readers import has_header, read_table, table_suffix
+from surefoot.auditing._readers import TABLES, Batches, has_header, read_table, table_suffix
 from surefoot.auditing._skipping import without_gaps
 from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._stored import arrays_in
-from surefoot.auditing._tables import open_table
+from surefoot.auditing._tables import columns_in, open_table
+from surefoot.auditing._tokens import ignoring, open_held_tokens
 from surefoot.auditing._told import Said, Told
 from surefoot.errors import InputError
+from surefoot.schema import Form
 
 __all__ = ["SUFFIXES", "files_of", "is_path", "name_of", "open_predictions"]
 
@@ -41,28 +49,134 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     Raises:
         InputError: If the file is missing, cannot be read or does not tell what it holds.
     """
-    found = _open_parts(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
     groups, counting = tuple(told.get("groups", ())), told.get("weights_are")
-    found = [replace(each, groups=groups, weights_are=counting or "importance") for each in found]
+    found = _open_form(source, told)
+    if not found:
+        opened = _open_parts(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
+        found = [ignoring_for(each, told) for each in opened]
+    found = [replace(each, groups=each.groups or groups, weights_are=counting or "importance") for each in found]
     if counting and not any(each.weights for each in found):
         raise InputError(f"Expected weights beside --weights-are, but {found[0].where} has none. Say --weights NAME.")
     if told.get("skip_missing"):
         found = [without_gaps(each) for each in found]
-    return [_settled(each, told.get("kind"), told.get("labels_are")) for each in found]
+    return [
+        each
+        if each.form in ("choices", "confidence") and each.settled
+        else _settled(each, told.get("kind"), told.get("labels_are"), told.get("form"))
+        for each in found
+    ]
+
+
+def _open_form(source: Any, told: Told) -> list[Source]:
+    """Open predictions of a form of their own; none where they are scores of classes."""
+    found = _form_source(source, told)
+    if found and isinstance(told.get("weights"), str):
+        raise InputError(
+            f"Expected no --weights with this form, but got {told.get('weights')!r} for {found[0].where}. Leave it out."
+        )
+    return found
+
+
+def _form_source(source: Any, told: Told) -> list[Source]:
+    groups = tuple(told.get("groups", ()))
+    if is_path(source) and isinstance(source, str | Path) and (samples := sample_files(source)):
+        return [open_samples(source, samples, told.get("normalise"), told.get("labels_are"), groups)]
+    if told.get("normalise"):
+        raise InputError(
+            f"Expected --normalise with samples of lm-evaluation-harness, but {name_of(source)} has others. Omit it."
+        )
+    if is_batches(source):
+        return [ignoring_for(open_batches(source, told.get("class_axis")), told)]
+    confidence, several = _confidence(source, told), _several(source, told)
+    return [confidence] if confidence is not None else [several] if several is not None else []
+
+
+def _confidence(source: Any, told: Told) -> Source | None:
+    """Open a confidence beside whether it was right, where names or somebody says that this is it."""
+    form = told.get("form")
+    if form not in (None, "confidence"):
+        return None
+    path = _one_file(source)
+    if is_path(source) and (path is None or table_suffix(path) not in SUFFIXES or path.suffix == ".npy"):
+        return None
+    where = name_of(source)
+    if path is None:
+        batches: Batches = hold(source).batches
+    else:
+        batches = npz_batches(path) if path.suffix == ".npz" else read_table(find_files(path))
+    if path is not None and path.suffix == ".npz":
+        shapes = {name: shape for name, (shape, _) in arrays_in(path).items()}
+        names, lists = list(shapes), [name for name, shape in shapes.items() if len(shape) > 1]
+    else:
+        names, lists = columns_in(batches)
+    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    if form is None and is_path(source) is False and hold(source).form != "multiclass":
+        return None
+    chosen = find_columns(names, lists, form is not None, scores, told.get("labels"))
+    if chosen is None and form is not None:
+        raise InputError(
+            f"Expected columns such as confidence and correct, but {where} has {', '.join(names[:8])}. Say which with "
+            "--scores and --labels."
+        )
+    if chosen is None:
+        return None
+    if missing := [name for name in (*chosen, *groups) if name not in names]:
+        raise InputError(f"Expected a column {missing[0]!r}, but {where} has {', '.join(names[:8])}. Check its name.")
+    found = open_confidence(where, batches, chosen, groups, told.get("kind"), ())
+    if found.first() is None:
+        raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
+    return found
+
+
+def ignoring_for(source: Source, told: Told) -> Source:
+    """Leave out rows whose label does not count: as told, or of tokens and pixels those of −100."""
+    if told.get("class_axis") is not None and not source.tokens:
+        raise InputError(
+            f"Expected --class-axis with scores of more than two axes, but {source.where} has no others. Leave it out."
+        )
+    return ignoring(source, told.get("ignore_index"), tokens=source.tokens)
+
+
+def _one_file(source: Any) -> Path | None:
+    """Return the path where a source is one file."""
+    if not isinstance(source, str | Path) or not Path(source).expanduser().is_file():
+        return None
+    return Path(source).expanduser()
+
+
+def _several(source: Any, told: Told) -> Source | None:
+    """Open a table with a column of scores per label, where several can be true; None for one of another kind."""
+    if told.get("form") not in (None, "multilabel"):
+        return None
+    if is_path(source):
+        path = _one_file(source)
+        if path is None or table_suffix(path) not in TABLES:
+            return None
+        batches: Batches = read_table(find_files(path))
+    else:
+        batches = hold(source).batches
+    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    said = told.get("form") is not None
+    return open_label_columns(name_of(source), batches, groups, told.get("labels"), scores, said)
 
 
 def name_of(source: Any) -> str:
     """Name a file, or what is in memory, for people."""
-    return find_files(source).name if is_path(source) else hold(source).name
+    if is_path(source):
+        return Path(source).name if isinstance(source, str | Path) and sample_files(source) else find_files(source).name
+    return "batches" if is_batches(source) else hold(source).name
 
 
 def _open_held(held: Held, told: Told) -> list[Source]:
     weights = told.get("weights")
     groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
     weights = held.weights if weights is None else weights
-    found = open_table(held.name, held.batches, groups, told.get("labels"), scores, weights=weights)
+    found = open_held_tokens(held, groups, told.get("labels"), scores, told.get("class_axis"))
+    found = found or open_table(held.name, held.batches, groups, told.get("labels"), scores, weights=weights)
     if held.class_names:
         found = [replace(each, class_names=held.class_names) for each in found]
+    if held.form != "multiclass":
+        found = [replace(each, form=held.form) for each in found]
     if held.split:
         found = [replace(each, split=held.split) for each in found]
     if held.meaning is not None:
@@ -79,22 +193,23 @@ def _open_parts(files: Files, told: Told) -> list[Source]:
 
 def _open_files(files: Files, told: Told) -> list[Source]:
     groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
+    axis = told.get("class_axis")
     labels, weights, header = told.get("labels"), told.get("weights"), told.get("header")
     if header is not None and files.suffix not in (".csv", ".tsv", ".txt"):
         raise InputError(f"Expected --header or --no-header with a .csv, but got {files.name}. Leave it out.")
     if files.suffix == ".npz":
         if len(files.paths) == 1:
-            return open_npz(files.paths[0], groups, labels, scores, weights=weights)
+            return open_npz(files.paths[0], groups, labels, scores, axis, weights=weights)
         if labels_file(labels, [labels or ""] if _is_array(files, labels) else []):
             raise InputError(
                 f"Expected labels in each of {files.name}, but got a file for all. Save them in the parts."
             )
-        return join_sources(files, lambda path: open_npz(path, groups, labels, scores, weights=weights))
+        return join_sources(files, lambda path: open_npz(path, groups, labels, scores, axis, weights=weights))
     if files.suffix == ".npy":
         if groups or scores or isinstance(weights, str):
             named = "--group" if groups else "--scores" if scores else "--weights"
             raise InputError(f"Expected {named} with a file that names its columns, but .npy does not. Save an .npz.")
-        return open_npy(files.paths[0], labels)
+        return open_npy(files.paths[0], labels, axis)
     batches = read_table(files, header)
     if (beside := labels_file(labels, names_in(batches))) is not None:
         batches, labels = with_labels(batches, beside, files.name), beside.name
@@ -114,29 +229,42 @@ def files_of(source: Path | str, labels: str | None = None) -> list[Path]:
     """List the files that hold the predictions, and the one that holds the labels where it is another."""
     if not is_path(source):
         return []
+    if samples := sample_files(source) if isinstance(source, str | Path) else []:
+        return samples
     found = list(dict.fromkeys(find_files(source).paths))
     beside = labels_beside(found[0], labels) if table_suffix(found[0]) == ".npy" else Path(labels or "")
     return [*found, beside] if beside is not None and beside.is_file() else found
 
 
-def _settled(source: Source, kind: Said | None, labels_are: Meaning | None) -> Source:
+def _settled(source: Source, kind: Said | None, labels_are: Meaning | None, form: Form | None = None) -> Source:
     """Settle what scores and labels are: as told, by name, or by their values."""
     first = replace(source, kind="probs").first()
     if first is None:
         raise InputError(f"Expected at least one row, but {source.where} has none. Check the file.")
-    n_classes = replace(source, kind="probs").scores(first).shape[1]
+    source = replace(source, form=form or form_of(source, first))
+    if source.form == "multilabel":
+        return settled_labels(source, kind, first)
+    scores = replace(source, kind="probs").scores(first)
+    n_classes = scores.shape[1]
     names = source.class_names
     if names and len(names) != n_classes:
         raise InputError(
             f"Expected {n_classes} class names, one per column of scores, but got {len(names)} in {source.where}."
         )
-    told, how = (kind, "as you said") if kind else tell_kind(first.scores, source.kind, source.where)
+    told, how = (
+        (kind, "as you said")
+        if kind
+        else tell_kind(scores if source.form == "choices" else first.scores, source.kind, source.where)
+    )
     found = replace(source, kind="probs" if told == "percent" else told, percent=told == "percent")
     meaning, why = _meaning(found, first, n_classes, labels_are)
-    took = f"{source.took} ({told}, {how}); labels read as {in_words(meaning, n_classes)}{why}"
+    is_choice = source.form == "choices"
+    read_as = choice_words(counts_of(first.scores), meaning) if is_choice else in_words(meaning, n_classes)
+    took = f"{source.took} ({told}, {how}); labels read as {read_as}{why}"
     return replace(
         found,
         meaning=meaning,
+        n_classes=n_classes,
         took=took,
         settled=found.settled or labels_are is not None,
         notes=(*found.notes, *_twice(found, meaning)),

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from surefoot.auditing._confidence_repair import OfConfidence, confidence_words
+from surefoot.auditing._label_words import Labels, label_words
 from surefoot.auditing._names import Kind
 from surefoot.auditing._repair import Repair
 from surefoot.auditing._risk_words import compare_words, repair_words, risk_words
@@ -19,8 +21,31 @@ from surefoot.metrics.chance import Chance
 from surefoot.metrics.describe import describe
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.verdict import CalibrationVerdict
+from surefoot.schema import Form
 
 HELPS = 0.7  # of the ECE that may be left for a repair to be called one
+
+
+_CONFIDENCE: dict[str, dict[str, Any]] = {
+    "accuracy": {"label": "right", "meaning": "How many predictions were right."},
+    "confidence_gap": {"label": "confidence − right", "meaning": "Mean confidence less the share that was right."},
+    "brier": {"meaning": "Mean of (confidence − right)², with 1 for right and 0 for wrong.", "range": [0.0, 1.0]},
+    "nll": {"meaning": "Mean of −log of the probability given to being right, or to being wrong, as it was."},
+}
+
+
+_LABELS: dict[str, dict[str, Any]] = {
+    "accuracy": {
+        "label": "labels that are true",
+        "meaning": "Share of all labels of all rows.",
+        "lower_is_better": None,
+    },
+    "confidence_gap": {"label": "mean probability − true", "meaning": "Above 0 overstated, below 0 understated."},
+    "ece": {"meaning": "How far probability and truth lie apart, over bins of the probability, all labels pooled."},
+    "brier": {"meaning": "Mean of (probability − truth)² over all labels.", "range": [0.0, 1.0]},
+    "nll": {"meaning": "Mean of −log of the probability given to what is true of each label."},
+}
+_OWN_WORDS = {"confidence": _CONFIDENCE, "multilabel": _LABELS}
 
 
 @dataclass(frozen=True)
@@ -58,6 +83,12 @@ class Audit:
     """Why these may not be the predictions that they seem to be; shown before the verdict."""
     thresholds: tuple[Threshold, ...] = ()
     """For each share of wrong answers that was said to be allowed: the confidence above which to act."""
+    form: Form = "multiclass"
+    """What rows and columns are."""
+    confidence: OfConfidence | None = None
+    """Where a confidence and whether it was right were read: what would repair it."""
+    labels: Labels | None = None
+    """Where rows have several labels: each of them, the worst first."""
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number."""
@@ -69,6 +100,8 @@ class Audit:
         if finding == "calibrated" and self.n < FEW:
             examples = "1 example is" if self.n == 1 else f"{self.n} examples are"
             return f"{examples} too few to judge calibration; accuracy {_percent(self.verdict.accuracy)}"
+        if self.labels is not None:
+            return label_words(self.labels, self.verdict, self.n)
         if self.two_classes is not None:
             return f"{risk_words(self.two_classes)}; {repair_words(self.two_classes)}"
         pieces = [self._found(), self._repaired()]
@@ -86,7 +119,8 @@ class Audit:
         if self.verdict.finding in ("over-confident", "under-confident"):
             low, high = sorted(100 * abs(end) for end in (gap.low, gap.high))
             points = f"{100 * abs(gap.estimate):.1f} points"
-            return f"{self.verdict.finding} by {points}, {level} interval {low:.1f}–{high:.1f}"
+            found = f"{self.verdict.finding} by {points}, {level} interval {low:.1f}–{high:.1f}"
+            return found if self.confidence is None else f"{found}: {self._means(self.confidence)}"
         if self.verdict.finding == "mixed":
             found, limit = _told_apart(ece.estimate, chance.limit)
             return (
@@ -98,16 +132,23 @@ class Audit:
             f"would give up to {100 * chance.limit:.1f} %"
         )
 
+    def _means(self, found: OfConfidence) -> str:
+        return f"mean confidence {100 * found.mean:.1f} % where {100 * found.right.estimate:.1f} % are right"
+
     @property
     def helps(self) -> bool:
         """Whether one temperature takes away a good part of the error; of two classes, that of the risk."""
         if self.two_classes is not None:
             return [each.name for each in self.two_classes.advised] == ["temperature"]
+        if self.confidence is not None:
+            return [each.name for each in self.confidence.advised] == ["temperature"]
         return self.repair is not None and self.repair.ece.estimate < HELPS * self.verdict.ece.estimate
 
     def _repaired(self) -> str:
         if self.verdict.finding == "calibrated":
             return "nothing to repair"
+        if self.confidence is not None:
+            return confidence_words(self.confidence, self.verdict.ece.estimate)
         if self.repair is None:
             return self.why_no_repair
         temperature = f"temperature {self.repair.temperature:.2f}"
@@ -124,10 +165,12 @@ class Audit:
         risks = self.two_classes.measures() if self.two_classes is not None else {}
         for key, each in values["measures"].items():
             if key not in risks:
-                each |= describe(*read_metric(key))
+                each |= describe(*read_metric(key)) | _OWN_WORDS.get(self.form, {}).get(key, {})
         names = [self.class_name(each.label) for each in self.verdict.classes]
         for each, name in zip(values["verdict"]["classes"], names, strict=True):
             each["name"] = name
+        if self.confidence is not None:
+            values["confidence"]["advised"] = [each.name for each in self.confidence.advised]
         if self.two_classes is not None:
             values["two_classes"] |= {
                 "finding": self.two_classes.finding,

@@ -10,7 +10,8 @@ from typing import Any, Unpack
 
 from surefoot.auditing._reading import OnRows
 from surefoot.auditing._told import Told
-from surefoot.auditing.audit import audit_source, choose, choose_one
+from surefoot.auditing.audit import audit_source, check_labels_options, choose, choose_one
+from surefoot.auditing.audit_labels import audit_labels
 from surefoot.auditing.compare import Read, are_same_examples, check_same_examples, compare_read
 from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.ranking import Ranking, rank_read
@@ -70,6 +71,9 @@ def audit_several(
     for source, name in zip(sources, called, strict=True):
         found = open_predictions(source, **told)
         pairs = choose(found, model, name) if len(sources) == 1 else [choose_one(found, model, name)]
+        if len(sources) == 1 and any(pair[0].form == "multilabel" for pair in pairs):
+            check_labels_options(name, told, positive, risk)
+            return Several(tuple(audit_labels(*pair, name, n_bins, level, on_rows, metrics) for pair in pairs))
         read += [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics, risk) for pair in pairs]
     audits = tuple(audit for audit, _ in read)
     if len(sources) > 1:

@@ -128,7 +128,7 @@ def _print_audit(report: api.AuditReport, nexts: Sequence[tuple[str, str]], page
         # Sentences stay on one line for other programs; a terminal wraps them itself.
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
     for audit, (command, note) in zip(report.audits, nexts, strict=True):
-        if audit.verdict.finding != "calibrated":
+        if audit.verdict.finding != "calibrated" and audit.labels is None:
             print(f"Next: {command}" + (f", {note}" if note else ""))
     if page is not None:
         print(f"Page: {page}")

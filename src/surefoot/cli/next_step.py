@@ -38,6 +38,8 @@ def _next_step(path: Path, audit: Mapping[str, Any], told: Mapping[str, Any]) ->
     if told["labels"] is not None and not Path(told["labels"]).is_file():  # which would be of other rows
         words += ["--labels", told["labels"]]
     words += ["--labels-are", told["labels_are"]] if told["labels_are"] is not None else []
+    for name in ("form", "normalise", "ignore_index", "class_axis"):
+        words += [f"--{name.replace('_', '-')}", str(told[name])] if told.get(name) is not None else []
     words += ["--no-weights"] if told.get("weights") is False else []
     words += ["--weights", told["weights"]] if isinstance(told.get("weights"), str) else []
     words += ["--weights-are", told["weights_are"]] if told.get("weights_are") else []

@@ -11,6 +11,17 @@ from surefoot.report.audit_tables import GAP, name_of
 from surefoot.report.bins import Bins, bin_rows, lean
 from surefoot.report.document import write_document
 from surefoot.report.figures import Figure, reliability_figure
+from surefoot.report.forms import (
+    CONFIDENCE_HEADS,
+    LABEL_HEADS,
+    confidence_advice,
+    confidence_rows,
+    confidence_words,
+    label_advice,
+    label_rows,
+    mean_words,
+    size_words,
+)
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, show_gap, signed
@@ -80,7 +91,14 @@ def write_audit_page(
         comparison=comparison,
         ranking=ranking_context(audits, ranking) if ranking is not None else None,
         is_risk=is_risk,
+        has_classes=any(audit["verdict"]["classes"] for audit in audits),
+        confidence_is=confidence_words(audits[0]),
         repair_heads=REPAIR_HEADS,
+        confidence_heads=CONFIDENCE_HEADS,
+        has_labels=any(audit.get("labels") for audit in audits),
+        label_heads=LABEL_HEADS,
+        label_rows=label_rows,
+        has_curve=any(audit["risk_coverage"] for audit in audits),
         facts=[(model["label"] if len(models) > 1 else "File", _facts(model["audit"])) for model in models],
         rows=_measure_rows(audits, comparison),
         cards=cards,
@@ -139,7 +157,7 @@ def _sentence(text: str) -> str:
 def _facts(audit: Json) -> list[str]:
     words = [
         str(audit["file"]),
-        f"{show_count(audit['n'])} examples, {show_count(audit['n_classes'])} classes",
+        size_words(audit),
         f"taken: {audit['took']}",
         *audit["notes"],
     ]
@@ -151,6 +169,8 @@ def _facts(audit: Json) -> list[str]:
 
 
 def _repairs(audit: Json) -> list[tuple[str, ...]]:
+    if audit.get("confidence"):
+        return confidence_rows(audit)
     return repair_rows(audit["two_classes"]) if audit.get("two_classes") else []
 
 
@@ -190,7 +210,8 @@ def _cards(model: Mapping[str, Any], *, alone: bool) -> list[dict[str, Any]]:
     cards = []
     for number, (label, diagram) in enumerate(found):
         bins = _bins(diagram)
-        view = {"bins": bins, "says": f"{lean(bins)} {_outside(bins)}", "rows": bin_rows(bins)}
+        says = lean(bins) if not audit.get("labels") else mean_words(audit, bins)
+        view = {"bins": bins, "says": f"{says} {_outside(bins)}", "rows": bin_rows(bins)}
         identity = f"reliability-{model['id']}-{number}"
         cards.append({"id": identity, "mark": model["mark"], "label": label, "views": {"": view}})
     return cards
@@ -257,7 +278,7 @@ def _figures(
     end = max((risk_end(card["bins"]) for card in cards if "bins" in card), default=None) if ranking else None
     figures = [{"id": card["id"], "switch": "view", "views": {"": _diagram(card, end)}} for card in cards]
     for model in models:
-        if ranking is None:
+        if ranking is None and model["audit"]["verdict"]["classes"]:
             classes = class_figure(model["audit"]["verdict"]["classes"], model["mark"])
             figures.append({"id": f"classes-{model['id']}", "views": {"": classes}})
         for table in _slice_tables(model):
@@ -265,6 +286,8 @@ def _figures(
     curves: list[tuple[str, Mark, list[tuple[float, float]]]] = [
         (model["label"], model["mark"], model["audit"]["risk_coverage"]) for model in models
     ]
+    if not any(points for _, _, points in curves):
+        return figures
     return [*figures, {"id": "risk", "views": {"": risk_figure(curves)}}]
 
 
@@ -278,6 +301,10 @@ def _advice(audit: Json) -> str:
     """Say what follows from the verdict."""
     if audit.get("two_classes"):
         return risk_advice(audit)
+    if audit.get("labels"):
+        return label_advice(audit)
+    if audit.get("confidence") and audit["verdict"]["finding"] != "calibrated":
+        return confidence_advice(audit)
     finding, repair = audit["verdict"]["finding"], audit["repair"]
     limit = 100 * audit["verdict"]["consistency"]["limit"]
     if finding == "calibrated":

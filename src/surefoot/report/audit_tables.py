@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from surefoot.report.forms import CONFIDENCE_HEADS, LABEL_HEADS, confidence_rows, is_classes, label_rows, size_words
 from surefoot.report.measures import Measure, show, show_interval, show_limit
 from surefoot.report.numbers import join, show_count, show_gap
 from surefoot.report.quantities import QUANTITIES
@@ -159,6 +160,10 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
     two = audit.get("two_classes")
     if two and two["repairs"] and audit["verdict"]["finding"] != "calibrated":
         yield _repairs(two)
+    if audit.get("confidence") and audit["verdict"]["finding"] != "calibrated":
+        yield _confidence(audit)
+    if audit.get("labels"):
+        yield _labels(audit["labels"])
     if not two and audit["verdict"]["classes"] and audit["verdict"]["finding"] != "calibrated":
         worst = audit["verdict"]["classes"][:_FEW]
         words = ", ".join(f"{each['name']} {100 * each['ece']:.1f} %" for each in worst)
@@ -177,8 +182,28 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield Text(f"Note: {note}")
     if two:
         yield Text(f"Positive: {positive_words(two)}.")
-    rows = f"{show_count(audit['n'])} × {show_count(audit['n_classes'])}"
+    rows = f"{show_count(audit['n'])} × {show_count(audit['n_classes'])}" if is_classes(audit) else size_words(audit)
     yield Text(f"Read: {audit['file']}, {rows}: {audit['took']}.")
+
+
+def _labels(labels: Json) -> Table:
+    table = _table("label", *LABEL_HEADS)
+    for row in label_rows(labels)[:_SLICES]:
+        table.add_row(*row)
+    rest = len(labels["each"]) - _SLICES
+    more = f" {rest} more on the page." if rest > 0 else ""
+    table.caption = f"Findings are corrected for the number of labels (Holm).{more}"
+    table.caption_justify = "left"
+    return table
+
+
+def _confidence(audit: Json) -> Table:
+    table = _table(*CONFIDENCE_HEADS)
+    for row in confidence_rows(audit):
+        table.add_row(*row)
+    table.caption = f"Fitted on {audit['confidence']['fitted_on']}."
+    table.caption_justify = "left"
+    return table
 
 
 def _repairs(two: Json) -> Table:

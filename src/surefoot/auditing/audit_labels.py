@@ -1,0 +1,232 @@
+"""Several labels per row: can their probabilities be trusted, together and one by one, and what would repair them?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import stdtrit
+from torch.nn.functional import logsigmoid
+
+from surefoot.auditing._counted import ValueSums
+from surefoot.auditing._forms import fitting
+from surefoot.auditing._label_words import LabelFound, LabelRepair, Labels
+from surefoot.auditing._labels import Array
+from surefoot.auditing._names import Kind
+from surefoot.auditing._reading import Folds, OnRows, Sample, room_for
+from surefoot.auditing._repair import TOO_FEW, Repair
+from surefoot.auditing._source import Source
+from surefoot.auditing.result import Audit
+from surefoot.calibrators.temperature import fit_temperature
+from surefoot.errors import InputError
+from surefoot.metric_keys import read_metrics
+from surefoot.metrics.chance import Chance
+from surefoot.metrics.interval import Interval
+from surefoot.metrics.multilabel import LabelStream
+from surefoot.metrics.risk import ranking
+from surefoot.registry import CALIBRATORS
+from surefoot.schema import Predictions
+
+_MEASURES = ("accuracy", "confidence_gap", "ece", "nll", "brier")
+_TINY = 1e-7  # stands in for a probability of 0 where log-odds are needed
+_FEW = 5  # of a label that are true, or not; a repair fitted on fewer says nothing
+_LEFT = 0.25  # of the gap, and of the ECE, that may be left for a repair to be called one
+_FITTED = 400_000  # pairs of rows and labels that one temperature is fitted on
+
+
+@dataclass(frozen=True)
+class _Read:
+    stream: LabelStream
+    losses: dict[str, ValueSums]
+    logits: Array
+    labels: Array
+    folds: Array
+
+
+def audit_labels(
+    source: Source,
+    held_out: Source | None,
+    file: str,
+    n_bins: int,
+    level: float,
+    on_rows: OnRows | None,
+    metrics: str | Sequence[str] | None = None,
+) -> Audit:
+    """Audit one model's predictions of several labels per row.
+
+    Args:
+        source: What to audit.
+        held_out: Its calibration set, if the file has one.
+        file: Name of the file.
+        n_bins: Number of bins.
+        level: Of the intervals.
+        on_rows: Called while reading.
+        metrics: What to show: some of ``nll`` and ``brier``; else all.
+
+    Returns:
+        The audit.
+
+    Raises:
+        InputError: If groups were asked for, or there are no rows.
+    """
+    asked = fitting(read_metrics(metrics), "multilabel", source.n_classes, asked=True) if metrics else ()
+    keys = (*_MEASURES[:3], *(asked or _MEASURES[3:]))
+    read = _read(source, n_bins, on_rows)
+    verdict = read.stream.micro(level=level)
+    names = source.class_names or tuple(f"label {k}" for k in range(source.n_classes))
+    found = [
+        LabelFound(names[each.label], each, _auroc(read, each.label, level)) for each in read.stream.each(level=level)
+    ]
+    fitted = _read(held_out, n_bins, None) if held_out is not None else None
+    repairs, on, why = _repairs(read, fitted, verdict.gap.estimate, verdict.ece.estimate, n_bins, level)
+    measures = {
+        "accuracy": verdict.accuracy,
+        "confidence_gap": verdict.gap,
+        "ece": verdict.ece,
+        **{key: _mean(key, sums, level) for key, sums in read.losses.items()},
+    }
+    kind: Kind = source.kind or "probs"
+    test = verdict.consistency
+    return Audit(
+        file=file,
+        model=source.model,
+        split=source.split,
+        took=source.took,
+        kind=kind,
+        n=read.stream.n,
+        n_classes=source.n_classes,
+        class_names=source.class_names,
+        verdict=verdict,
+        measures={key: measures[key] for key in keys},
+        in_table=keys,
+        chance={"ece": Chance("ece", test.ece, test.expected, test.limit, test.p_value, level)},
+        sampled=len(read.labels) if len(read.labels) < read.stream.n else None,
+        repair=_temperature(repairs, on),
+        why_no_repair=why,
+        slices=(),
+        risk_coverage=(),
+        notes=tuple(_notes(read, source)),
+        held_out=held_out is not None,
+        form="multilabel",
+        labels=Labels(tuple(found), tuple(each for each, _ in repairs), on, why),
+    )
+
+
+def _notes(read: _Read, source: Source) -> list[str]:
+    notes = list(source.notes)
+    never = int((read.stream.bins[2].sum(1) == 0).sum())
+    if never:
+        notes.append(f"{never:,} of {source.n_classes:,} labels are true in no row.")
+    if len(read.labels) < read.stream.n:
+        notes.append(
+            f"AUROC and repairs are computed on {len(read.labels):,} rows drawn at random, all else on every row."
+        )
+    return notes
+
+
+def _read(source: Source, n_bins: int, on_rows: OnRows | None) -> _Read:
+    stream, losses = LabelStream(n_bins), {key: ValueSums() for key in ("nll", "brier")}
+    sample, folds = Sample("rows"), Folds()
+    for chunk in source.chunks():
+        scores, labels = torch.from_numpy(chunk.scores.astype(np.float64)), torch.from_numpy(chunk.labels)
+        probs = scores.sigmoid() if source.kind == "logits" else scores
+        if bool(((probs < 0) | (probs > 1)).any()):
+            row = int(((probs < 0) | (probs > 1)).any(1).to(torch.uint8).argmax())
+            raise InputError(
+                f"Expected probabilities in [0, 1] for every label, but row {stream.n + row} has "
+                f"{probs[row].tolist()[:6]} in {source.where}. Say --logits or --percent."
+            )
+        z = scores if source.kind == "logits" else probs.clamp(_TINY, 1 - _TINY).logit()
+        stream.update(probs, labels)
+        likely = torch.where(labels > 0, probs, 1 - probs)
+        sure = logsigmoid(torch.where(labels > 0, z, -z)) if source.kind == "logits" else likely.log()
+        losses["nll"].add(-sure.mean(1))
+        losses["brier"].add((probs - labels).square().mean(1))
+        room = room_for(scores.shape[1])
+        sample.add(room, z.numpy(), chunk.labels, folds.next(len(labels)))
+        if on_rows:
+            on_rows(stream.n, chunk.share)
+    return _Read(stream, losses, *sample.taken())
+
+
+def _mean(key: str, sums: ValueSums, level: float) -> Interval:
+    """Return a mean over rows: the labels of one row belong together."""
+    reach = float(stdtrit(max(1, sums.n - 1), (1 + level) / 2)) * sums.standard_error
+    return Interval(key, sums.mean, max(0.0, sums.mean - reach), sums.mean + reach, level, "rows", 0)
+
+
+def _auroc(read: _Read, label: int, level: float) -> Interval | None:
+    risk, true = (torch.from_numpy(each[:, label]) for each in (read.logits, read.labels))
+    found = ranking(risk.sigmoid(), true, level=level)
+    return found[0] if found else None
+
+
+def _repairs(
+    read: _Read, held_out: _Read | None, gap: float, ece: float, n_bins: int, level: float
+) -> tuple[list[tuple[LabelRepair, LabelStream]], str, str]:
+    """Fit elsewhere and score all rows; or fit on each half of the rows and score on the other."""
+    if len((held_out or read).labels) < TOO_FEW:
+        return [], "", f"{len((held_out or read).labels)} rows are too few to fit a repair"
+    if held_out is not None:
+        parts = [((held_out.logits, held_out.labels), np.full(len(read.labels), True))]
+        on = "the calibration set of the same file"
+    else:
+        halves = [read.folds == half for half in (0, 1)]
+        parts = [((read.logits[~half], read.labels[~half]), half) for half in halves]
+        on = "one half of the rows, scored on the other, and the other way round"
+    whole = (read.logits, read.labels) if held_out is None else parts[0][0]
+    found = []
+    ways: dict[str, Callable[[Array, Array, Array], Array]] = {"temperature": _by_temperature, "platt": _by_platt}
+    for name, way in ways.items():
+        probs = np.empty(read.logits.shape)
+        for (logits, labels), rows in parts:
+            probs[rows] = way(logits, labels, read.logits[rows])
+        stream = LabelStream(n_bins)
+        stream.update(probs, read.labels)
+        after = stream.micro(level=level)
+        likely = torch.from_numpy(np.where(read.labels > 0, probs, 1 - probs)).clamp(min=_TINY)
+        fits = 0.0 in after.gap or abs(after.gap.estimate) <= _LEFT * abs(gap)
+        close = after.ece.estimate <= _LEFT * ece or not after.consistency.miscalibrated
+        temperature = _fit(*whole) if name == "temperature" else None
+        nll = -likely.log().mean().item()
+        found.append((LabelRepair(name, temperature, after.gap, after.ece, nll, fits and close), stream))
+    return found, on, ""
+
+
+def _fit(logits: Array, labels: Array) -> float:
+    rows = max(1, _FITTED // logits.shape[1])
+    z, y = logits[:rows].reshape(-1), labels[:rows].reshape(-1).astype(np.int64)
+    return fit_temperature(Predictions(np.stack([np.zeros_like(z), z], 1), y, "calibration")).temperature
+
+
+def _by_temperature(logits: Array, labels: Array, others: Array) -> Array:
+    return _sigmoid(others / _fit(logits, labels))
+
+
+def _by_platt(logits: Array, labels: Array, others: Array) -> Array:
+    """Fit two numbers per label; a label that is hardly ever true, or hardly ever not, stays as it is."""
+    found = _sigmoid(others)
+    for label in range(logits.shape[1]):
+        y = labels[:, label].astype(np.int64)
+        if min(int(y.sum()), int((1 - y).sum())) < _FEW:
+            continue
+        pair = np.stack([np.zeros(len(y)), logits[:, label]], 1)
+        fitted = CALIBRATORS["platt"].build(Predictions(pair, y, "calibration"))
+        found[:, label] = fitted.probs(np.stack([np.zeros(len(others)), others[:, label]], 1))[:, 1]
+    return found
+
+
+def _sigmoid(z: Array) -> Array:
+    probs: Array = torch.from_numpy(np.asarray(z, np.float64)).sigmoid().numpy()
+    return probs
+
+
+def _temperature(repairs: Sequence[tuple[LabelRepair, LabelStream]], on: str) -> Repair | None:
+    """Return the temperature as the diagrams show it."""
+    for each, stream in repairs:
+        if each.temperature is not None:
+            after = stream.micro(level=each.gap.level)
+            return Repair(each.temperature, on, after.ece, after.consistency, each.nll, after.reliability)
+    return None
