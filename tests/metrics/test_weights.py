@@ -31,7 +31,7 @@ from surefoot.registry import METRICS, Part
 ALL = list(METRICS)
 N, K = 90, 5
 # What counts whole rows: more copies of all rows are more examples, which have less noise or other pairs.
-OF_COUNTS = {"ada_ece", "aurc", "debiased_ece", "debiased_rms_ce", "e_aurc", "skce"}
+OF_COUNTS = {"ada_ece", "aurc", "canonical_ece", "debiased_ece", "debiased_rms_ce", "e_aurc", "skce"}
 EXACT = [part.name for part in ALL if part.facts.get("interval", "none") != "none"]
 Data = tuple[Tensor, Tensor, Tensor]
 
