@@ -200,9 +200,8 @@ def _left_to_chance(totals: Tensor, n: float) -> float:
     if len(totals) > 3:
         spread = _spread(totals) * n / (rate * (1 - rate))
         alike = abs(float(totals[4].sum() / events.sum() * count.sum() / totals[3].sum()) - 1) < 1e-9
-        return (
-            min(1.0, spread) if alike else spread
-        )  # where events weigh as much as others, they are no more than tosses
+        # Where events weigh as much as others, they are left to chance no more than tosses are.
+        return min(1.0, spread) if alike else spread
     within = (events + 1) / (count + 2)  # never 0: bins with few examples must not look certain
     left: float = ((count * within * (1 - within)).sum() / (count.sum() * rate * (1 - rate))).item()
     return min(1.0, left)
