@@ -45,8 +45,8 @@ def steps(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
 
 def fill(text: str, values: dict[str, str]) -> str:
     """Put inputs in their places, as far as this action uses them."""
-    name = text.removeprefix("${{ inputs.").removesuffix(" }}").partition(" ||")[0]
-    return values[name] or str(ROOT)
+    name, either, _ = text.removeprefix("${{ inputs.").removesuffix(" }}").partition(" || github.action_path")
+    return values[name] or (str(ROOT) if either else "")
 
 
 @pytest.fixture
