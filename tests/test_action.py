@@ -27,11 +27,8 @@ def steps(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
     summary, output = folder / "summary.md", folder / "output.txt"
     for path in (summary, output):
         path.write_text("before\n")
-    (folder / "bin").mkdir(exist_ok=True)
-    if not (folder / "bin" / "python").exists():
-        (folder / "bin" / "python").symlink_to(sys.executable)
     base = {**os.environ, "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_OUTPUT": str(output), "OMP_NUM_THREADS": "1"}
-    base["PATH"] = f"{folder / 'bin'}:{base['PATH']}"
+    base["PATH"] = f"{Path(sys.executable).parent}:{base['PATH']}"
     base["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), *filter(None, [base.get("PYTHONPATH")])])
     code, printed = 0, ""
     for step in ACTION["runs"]["steps"]:
@@ -48,8 +45,8 @@ def steps(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
 
 def fill(text: str, values: dict[str, str]) -> str:
     """Put inputs in their places, as far as this action uses them."""
-    name = text.removeprefix("${{ inputs.").removesuffix(" }}").partition(" ||")[0]
-    return values[name] or str(ROOT)
+    name, either, _ = text.removeprefix("${{ inputs.").removesuffix(" }}").partition(" || github.action_path")
+    return values[name] or (str(ROOT) if either else "")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from surefoot.auditing._reading import MOST_RANKED, Reading, part_of
 from surefoot.auditing._two_classes import RISK_ROWS
 from surefoot.metrics import top_label
 from surefoot.metrics.interval import Interval, no_interval
-from surefoot.metrics.mean_losses import Losses, loss_of_parts
+from surefoot.metrics.mean_losses import loss_of_parts
 from surefoot.metrics.risk import ranking, risk_of_sums, risk_sums
 from surefoot.metrics.shares import accuracy_of_sums, exact_ends, gap_of_sums
 
@@ -161,14 +161,7 @@ def _mean(key: str, every: ValueSums, wrong: ValueSums, level: float) -> Interva
         return Interval(key, every.mean, *exact_ends(every.total, every.n, level), level, "exact")
     if not math.isfinite(every.total):
         return no_interval(key, every.mean, level, "it is infinite")
-    right = ValueSums(every.n - wrong.n, every.total - wrong.total, every.squares - wrong.squares)
-    return loss_of_parts(key, _losses(right), _losses(wrong), level, range_of(part))
-
-
-def _losses(sums: ValueSums) -> Losses:
-    if not sums.n:
-        return Losses(0, 0.0, 0.0)
-    return Losses(sums.n, sums.mean, sums.standard_error * math.sqrt(sums.n))
+    return loss_of_parts(key, (every - wrong).losses(), wrong.losses(), level, range_of(part))
 
 
 def _half(values: Tensor) -> Array:

@@ -60,7 +60,7 @@ class Baseline:
             "bins": whole.bins.tolist(),
             "totals": None if whole.totals is None else whole.totals.tolist(),
             "risk_bins": None if whole.risk_bins is None else whole.risk_bins.tolist(),
-            "values": plain({key: [dataclasses.asdict(each) for each in pair] for key, pair in whole.values.items()}),
+            "values": plain({key: [_plain(each) for each in pair] for key, pair in whole.values.items()}),
             "rows": {
                 "n": len(rows.correct),
                 "correct": _pack(np.packbits(rows.correct)),
@@ -125,9 +125,14 @@ def _read(values: dict[str, Any]) -> Baseline:
     return Baseline(str(values["file"]), int(values["n_bins"]), summary)
 
 
+def _plain(sums: ValueSums) -> dict[str, float]:
+    return {"n": sums.n, "total": sums.total, "squares": sums.squares}
+
+
 def _values(values: dict[str, float | None]) -> ValueSums:
     """Read sums; JSON has no word for those that are infinite."""
-    return ValueSums(**{name: math.inf if value is None else value for name, value in values.items()})  # type: ignore[arg-type]  # n is whole
+    total, squares = (math.inf if values[name] is None else values[name] for name in ("total", "squares"))
+    return ValueSums(int(values["n"] or 0), float(total or 0.0), float(squares or 0.0))
 
 
 def _sums(values: Any) -> torch.Tensor:
