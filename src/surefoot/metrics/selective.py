@@ -91,9 +91,9 @@ def risk_threshold(
     share ``risk`` is wrong. Given how many rows lie in each stretch, errors above an end of one are therefore
     Binomial(·, risk), and above a place within a bad stretch no fewer. Which tests are the first of bad
     places is determined by these numbers of rows alone, so each such test is passed with at most the
-    probability that it has left, and these add up to at most 1 − level. No monotone risk is assumed. One case is left to
-    simulation: where E = risk · S is crossed among rows of one and the same confidence, which of its tests comes first
-    depends on the rows above them too. ``benchmarks/selective.py`` shows no excess there.
+    probability that it has left, and these add up to at most 1 − level. No monotone risk is assumed. One case is left
+    to simulation: where E = risk · S is crossed among rows of one and the same confidence, which of its tests comes
+    first depends on the rows above them too. ``benchmarks/selective.py`` shows no excess there.
 
     *Weights* say how many rows of the population a row represents. A row is kept with probability weight / largest
     weight; those kept are a plain sample of the population, and all of the above holds for them, provided that no
