@@ -198,9 +198,9 @@ def _left_to_chance(totals: Tensor, n: float) -> float:
     if not 0 < rate < 1:
         return 1.0
     if len(totals) > 3:
-        left = _spread(totals) * n / (rate * (1 - rate))
+        share = _spread(totals) * n / (rate * (1 - rate))
         alike = abs(float(totals[4].sum() / events.sum() * count.sum() / totals[3].sum()) - 1) < 1e-9
-        return min(1.0, left) if alike else left  # where events weigh as much as others, they are no more than tosses
+        return min(1.0, share) if alike else share  # where events weigh as much as others, they are no more than tosses
     within = (events + 1) / (count + 2)  # never 0: bins with few examples must not look certain
     left: float = ((count * within * (1 - within)).sum() / (count.sum() * rate * (1 - rate))).item()
     return min(1.0, left)
