@@ -180,7 +180,7 @@ BAD = {
     "list spoons": "Choose from optimizers",
     "audit": "Missing argument 'files'",
     "audit nowhere.npz": "nowhere.npz does not exist",
-    "audit a.npz b.npz c.npz": "Expected one file, or two to compare, but got 3",
+    "audit a.npz b.npz c.npz": "a.npz does not exist",
     "calibrate nowhere.npz": "nowhere.npz does not exist",
     "calibrate a.npz --out a.txt": "Expected --out to end in .json or .safetensors, but got 'a.txt'",
     "calibrate a.npz --apply c.json --method beta": "Expected --method to fit or --apply to repair, but got both",

@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "lengths.npz": (npz(logits=LOGITS, labels=LABELS[:50]), "got logits (60, 3), labels (50,)"),
     "one-column.npz": (npz(probs=PROBS[:, :1], labels=LABELS), "at least two classes, but the scores are (60, 1)"),
-    "cube.npz": (npz(probs=PROBS[None], labels=LABELS), "got probs (1, 60, 3), labels (60,)"),
+    "cube.npz": (npz(probs=PROBS[None], labels=LABELS), "but got scores (1, 60, 3) and labels (60,) in cube.npz"),
     "empty.npz": (npz(logits=LOGITS[:0], labels=LABELS[:0]), "at least one row, but empty.npz has none"),
     "nothing.npz": (npz(weights=LOGITS), "holds weights. Rename them"),
     "truncated.npz": (truncated, "truncated.npz is cut off, damaged or none"),

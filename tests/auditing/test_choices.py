@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot.auditing import audit, compare_audits
+from surefoot.auditing import _source, audit, compare_audits
 from surefoot.errors import InputError
 from tests.conftest import RunCommand
 
@@ -138,19 +138,24 @@ def test_what_is_refused(rows: list[list[float]], labels: list[int], options: di
         sf.audit(logits=rows, labels=labels, **options)
 
 
-def test_later_rows_of_another_length_are_refused_with_the_flag(tmp_path: Path) -> None:
+def test_later_rows_of_another_length_are_refused_with_the_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [[0.0, 1.0, 2.0]] * 30_000 + [[1.0, 2.0]] * 10  # beyond the first rows, which look like classes
+    monkeypatch.setattr(_source, "VALUES_AT_ONCE", 1 << 14)
     path = write(tmp_path / "a.jsonl", rows, [0] * len(rows))
     with pytest.raises(InputError, match=r"row 30000 has 2 where others have 3 in a.jsonl.*--form choices"):
         sf.audit(path)
     assert sf.audit(path, form="choices").audit.n == len(rows)
 
 
-def test_only_a_temperature_is_fitted(tmp_path: Path) -> None:
+def test_only_what_treats_all_columns_alike_is_fitted(tmp_path: Path) -> None:
     rows, labels = ragged(300)
     fitted = sf.calibrate(write(tmp_path / "a.jsonl", rows, labels))
-    assert {each.name for each in fitted.comparison.candidates} == {"none", "temperature"}
-    with pytest.raises(InputError, match=r"Expected temperature for choices, but got 'vector': the columns mean"):
+    assert {each.name for each in fitted.comparison.candidates} == {"none", "temperature", "ets"}
+    with pytest.raises(
+        InputError, match=r"Expected temperature or ets for choices, but got 'vector': the columns mean"
+    ):
         sf.calibrate(tmp_path / "a.jsonl", method="vector")
     fitted.save(tmp_path / "c.json")
     with pytest.raises(InputError, match=r"Expected scores of classes to repair, but b\.jsonl holds choices"):

@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[Table, str]] = {
     "two labels": ({"label": TRUTH, "target": 1 - TRUTH, "prob": RISK}, "'label' and 'target' could both be it"),
     "one-hot columns": (
         {**classes(["y_0", "y_1", "y_2"], np.eye(3)[LABELS]), **classes(["p_0", "p_1", "p_2"])},
-        "'y_0' and 'y_1' and 'y_2' could both be it",
+        "one is, and scores sum to 1. Say --form multilabel, or give one column of labels",
     ),
     "the score of class 0": ({"label": TRUTH, "prob_0": 1 - RISK}, "but 'prob_0' is of class 0"),
     "logits of two classes": (

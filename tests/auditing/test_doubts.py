@@ -76,10 +76,6 @@ WRONG: dict[str, tuple[dict[str, np.ndarray], str]] = {
         "would be if the labels were in another order (1 → 9, 2 → 1, 3 → 2, …)",
     ),
     "distances": ({"scores": 9 - LOGITS, "labels": LABELS}, "if the smallest score were the prediction in a.npz"),
-    "multi-hot labels": (
-        {"probs": 1 / (1 + np.exp(-LOGITS)), "labels": (LOGITS > 0).astype(int)},
-        "true class per row, but row 0 has ",
-    ),
     "sigmoids": ({"probs": 1 / (1 + np.exp(-LOGITS)), "labels": LABELS}, "If rows can have several true classes"),
     "shares as labels": (
         {"probs": softmax(LOGITS), "labels": softmax(LOGITS)},

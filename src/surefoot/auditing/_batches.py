@@ -58,7 +58,7 @@ def is_batches(source: Any) -> bool:
     """
     if isinstance(source, list | tuple):
         return bool(source) and all(isinstance(each, list | tuple) and len(each) == 2 for each in source)
-    named = hasattr(source, "keys") or hasattr(source, "columns") or hasattr(source, "to_pydict")
+    named = any(hasattr(type(source), name) for name in ("keys", "columns", "to_pydict"))  # a lazy frame is not asked
     plain = isinstance(source, str | bytes | np.ndarray) or hasattr(source, "detach")
     return hasattr(source, "__iter__") and not named and not plain
 

@@ -98,7 +98,8 @@ def _with_gaps(values: Column, name: str, start: int, where: str) -> Array:
 
 
 def _no_numbers(name: str, row: int, value: Any, where: str) -> InputError:
-    return InputError(f"Expected numbers in {name!r}, but row {row} has {value!r} in {where}. Leave it out.")
+    shown = value.item() if isinstance(value, np.generic) else value
+    return InputError(f"Expected numbers in {name!r}, but row {row} has {shown!r} in {where}. Leave it out.")
 
 
 def labels(values: Column, start: int, where: str) -> Array:

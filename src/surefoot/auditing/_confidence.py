@@ -14,6 +14,7 @@ import numpy as np
 from surefoot.auditing._cells import Column, texts
 from surefoot.auditing._columns import score_like
 from surefoot.auditing._labels import MISSING, Array
+from surefoot.auditing._names import take_apart
 from surefoot.auditing._readers import Batch, Batches
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
 from surefoot.auditing._stored import StoredArray, arrays_in
@@ -50,11 +51,15 @@ def find_columns(
         ('conf', 'isCorrect')
         >>> find_columns(["conf", "correct", "prob_a", "prob_b"], [], False, (), None) is None
         True
+        >>> find_columns(["score", "correct", "label"], [], False, (), None) is None  # a risk and what happened
+        True
     """
     names = list(names)
     if not said and (lists or score_like(names) or scores or labels):
         return None
-    sure = scores[0] if len(scores) == 1 else _first(names, _SURE_IF_SAID if said else (*_SURE, "score"), labels)
+    has_labels = any(found.role == "labels" for found in map(take_apart, names) if found)
+    unsaid = _SURE if has_labels else (*_SURE, "score")  # beside labels, a score is that of a class
+    sure = scores[0] if len(scores) == 1 else _first(names, _SURE_IF_SAID if said else unsaid, labels)
     right = labels or _first(names, _RIGHT_IF_SAID if said else _RIGHT, sure)
     return (sure, right) if sure and right and sure != right else None
 

@@ -82,7 +82,7 @@ def counted(source: Source, seen: Weighing | None = None) -> Iterator[Chunk]:
 
 def weights_of(chunk: Chunk) -> Tensor | None:
     """Return the weights of some rows; None where all count alike."""
-    return None if chunk.weights is None else torch.from_numpy(chunk.weights)
+    return None if chunk.weights is None else torch.from_numpy(np.require(chunk.weights, requirements="W"))
 
 
 def _rows(chunk: Chunk, rows: Array) -> Chunk:

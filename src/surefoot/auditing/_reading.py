@@ -264,12 +264,13 @@ def _add_slices(
     probs: Tensor,
     labels: Tensor,
 ) -> None:
+    all_weights = weights_of(chunk)
     for column, values in chunk.groups.items():
         found = slices.setdefault(column, {})
         names, places = np.unique(values, return_inverse=True)
         for number, name in enumerate(names):
             rows = torch.from_numpy(np.flatnonzero(places == number))
-            weights = None if chunk.weights is None else torch.from_numpy(chunk.weights)[rows]
+            weights = None if all_weights is None else all_weights[rows]
             found.setdefault(str(name), new()).update(probs[rows], labels[rows], weights)
 
 

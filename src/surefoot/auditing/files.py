@@ -50,6 +50,8 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         InputError: If the file is missing, cannot be read or does not tell what it holds.
     """
     groups, counting = tuple(told.get("groups", ())), told.get("weights_are")
+    if not is_path(source) and not is_batches(source):
+        source = hold(source)
     found = _open_form(source, told)
     if not found:
         opened = _open_parts(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
@@ -103,7 +105,7 @@ def _confidence(source: Any, told: Told) -> Source | None:
     if path is None:
         batches: Batches = hold(source).batches
     else:
-        batches = npz_batches(path) if path.suffix == ".npz" else read_table(find_files(path))
+        batches = npz_batches(path) if path.suffix == ".npz" else read_table(find_files(path), told.get("header"))
     if path is not None and path.suffix == ".npz":
         shapes = {name: shape for name, (shape, _) in arrays_in(path).items()}
         names, lists = list(shapes), [name for name, shape in shapes.items() if len(shape) > 1]
@@ -152,7 +154,7 @@ def _several(source: Any, told: Told) -> Source | None:
         path = _one_file(source)
         if path is None or table_suffix(path) not in TABLES:
             return None
-        batches: Batches = read_table(find_files(path))
+        batches: Batches = read_table(find_files(path), told.get("header"))
     else:
         batches = hold(source).batches
     groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
