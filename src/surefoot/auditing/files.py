@@ -162,7 +162,8 @@ def _several(source: Any, told: Told) -> Source | None:
         batches = hold(source).batches
     groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
     said = told.get("form") is not None
-    return open_label_columns(name_of(source), batches, groups, told.get("labels"), scores, said)
+    weights = told.get("weights")
+    return open_label_columns(name_of(source), batches, groups, told.get("labels"), scores, said, weights)
 
 
 def name_of(source: Any) -> str:
