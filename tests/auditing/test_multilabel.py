@@ -196,4 +196,8 @@ def test_the_terminal_and_the_page(run_command: RunCommand, tmp_path: Path) -> N
     page = (tmp_path / "a.html").read_text()
     assert "Of all labels given a probability of 80 %, 80 % should be true" in page
     assert "Risk and coverage" not in page
+    for word in ("probability", "frequency"):
+        assert f'"title": {{"standoff": 6, "text": "{word}"}}' in page
+    assert "overstated: labels are true less often" in page
+    assert "mean accuracy" not in page
     assert "Fit a Platt scaling for every label by itself" in page

@@ -32,6 +32,8 @@ from surefoot.metrics.shares import exact_ends
 from surefoot.metrics.verdict import CalibrationVerdict
 from surefoot.seeding import generator as make_generator
 
+__all__ = ["LabelStream", "LabelVerdict", "judge_labels"]
+
 _DRAWS = 2000
 _NEAR = 2.5  # standard errors from 0 within which a bin may be calibrated
 
