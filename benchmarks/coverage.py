@@ -23,10 +23,12 @@ from weighted import RISKS, WEIGHTED, risks, weighted
 from surefoot.auditing.better import PairedRows, better_calibrated
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics import Stream
+from surefoot.metrics._each_label import corrected
 from surefoot.metrics.bootstrap import bootstrap, paired_bootstrap
 from surefoot.metrics.chance import chance
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.multilabel import LabelStream
+from surefoot.metrics.risk import risk_gap_of_sums
 from surefoot.metrics.verdict import verdict_of_sums
 from surefoot.schema import Predictions
 
@@ -246,18 +248,18 @@ def labelled(sizes: Sequence[int], repetitions: int) -> Iterator[tuple[str, ...]
         pool = LabelStream()
         for _ in range(20):
             pool.update(*_labels(20_000, k, together, s, source))
-        off = pool.rows / (pool.n * k) if s else torch.zeros_like(pool.rows)
+        off = (pool.bins[1] - pool.bins[2]).sum(0) / (pool.n * k) if s else torch.zeros(pool.n_bins)
         of_label = (pool.bins[1] - pool.bins[2]).sum(1) / pool.n if s else torch.zeros(k)
         gap, ece, single_labels, found = Held(), Held(), Held(), 0
         for _ in range(repetitions):
             stream = LabelStream()
             stream.update(*_labels(n, k, together, s, source))
-            micro, each = stream.micro(), stream.each()
+            micro = stream.micro()
             gap.add(micro.gap, off.sum().item())
             ece.add(micro.ece, off.abs().sum().item())
-            for one in each:
-                single_labels.add(one.gap, of_label[one.label].item())
-            found += any(one.finding != "calibrated" for one in each)
+            for sums, truth in zip(stream.bins.unbind(1), of_label.tolist(), strict=True):
+                single_labels.add(risk_gap_of_sums(sums, 0.95), truth)
+            found += min(corrected(stream.bins)) < 0.05
         cells = (str(gap), str(ece), str(single_labels), f"{100 * found / repetitions:.0f} %")
         yield (f"{n:,}", str(k), f"{together:g}", f"{s:g}", *cells)
 

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import surefoot as sf
+from surefoot.corrections import holm
 from surefoot.errors import InputError
-from surefoot.metrics.multilabel import LabelStream, holm, judge_labels
+from surefoot.metrics.multilabel import LabelStream, judge_labels
 from tests.conftest import RunCommand
 
 NAMES = ("cat", "dog", "bird")
@@ -140,7 +141,7 @@ def test_a_stream_of_rows_is_all_of_them() -> None:
 def test_holm_is_that_of_statsmodels() -> None:
     p = [0.001, 0.02, 0.04, 0.03, 0.5, 0.9]
     assert holm(p) == pytest.approx([0.006, 0.1, 0.12, 0.12, 1.0, 1.0])  # multipletests(p, method="holm")
-    assert holm([]) == []
+    assert holm([]) == ()
 
 
 def test_one_true_label_per_row_stays_multiclass_unless_it_is_said() -> None:
@@ -195,4 +196,8 @@ def test_the_terminal_and_the_page(run_command: RunCommand, tmp_path: Path) -> N
     page = (tmp_path / "a.html").read_text()
     assert "Of all labels given a probability of 80 %, 80 % should be true" in page
     assert "Risk and coverage" not in page
+    for word in ("probability", "frequency"):
+        assert f'"title": {{"standoff": 6, "text": "{word}"}}' in page
+    assert "overstated: labels are true less often" in page
+    assert "mean accuracy" not in page
     assert "Fit a Platt scaling for every label by itself" in page

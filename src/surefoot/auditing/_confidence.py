@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.auditing._cells import Column, texts
+from surefoot.auditing._cells import Column, floats, texts
 from surefoot.auditing._columns import score_like
 from surefoot.auditing._labels import MISSING, Array
 from surefoot.auditing._names import take_apart
@@ -19,6 +19,7 @@ from surefoot.auditing._readers import Batch, Batches
 from surefoot.auditing._source import Raw, Source, rows_per_chunk
 from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._told import Said
+from surefoot.auditing._weights import as_weights
 from surefoot.errors import InputError
 
 _SURE = ("confidence", "conf", "p_correct", "verbalised_confidence", "verbalized_confidence", "box_score", "certainty")
@@ -80,6 +81,7 @@ def open_confidence(
     groups: tuple[str, ...],
     kind: Said | None,
     notes: Sequence[str],
+    weight: str | None = None,
 ) -> Source:
     """Make a source of two columns.
 
@@ -90,6 +92,7 @@ def open_confidence(
         groups: Columns that divide the rows into slices.
         kind: Shares, percent or logits, where somebody said so.
         notes: What must be said about the file.
+        weight: The column that says how much a row counts; None where all count alike.
 
     Returns:
         The source, all settled.
@@ -98,24 +101,28 @@ def open_confidence(
 
     def start() -> Generator[Raw]:
         row = 0
-        with closing(batches(rows_per_chunk(2), list(dict.fromkeys((*names, *groups))), ())) as reading:
+        wanted = list(dict.fromkeys((*names, *groups, *([weight] if weight else []))))
+        with closing(batches(rows_per_chunk(2), wanted, ())) as reading:
             for columns, share in reading:
                 found = confidences(columns[sure], kind, row, where)
                 label = judgements(columns[right], row, where)
-                yield Raw(found, label, {name: texts(columns[name]) for name in groups}, share)
+                weights = floats(columns[weight], weight, row, where) if weight else None
+                yield Raw(found, label, {name: texts(columns[name]) for name in groups}, share, weights)
                 row += len(found)
 
     def start_labels() -> Generator[Array]:
         return (raw.labels for raw in start())
 
     how = {"percent": " in percent, as you said", "logits": " as log-odds, as you said"}.get(str(kind), "")
+    took = f"{sure!r} as confidence{how}, {right!r} as whether it was right" + as_weights(weight)
     return Source(
-        *("", "", f"{sure!r} as confidence{how}, {right!r} as whether it was right", "probs", ("wrong", "right")),
+        *("", "", took, "probs", ("wrong", "right")),
         *(where, ((sure,), right), start, start_labels),
         meaning="from-0",
         settled=True,
         notes=tuple(notes),
         form="confidence",
+        weights=weight,
         n_classes=2,
     )
 

@@ -13,6 +13,7 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import Reading
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._weights import mean as weighted_mean
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.reliability import Reliability
 from surefoot.metrics.verdict import CalibrationVerdict, verdict_of_sums
@@ -74,40 +75,46 @@ def of_confidence(
     Returns:
         The confidence and what repairs it.
     """
-    logits, labels = reading.logits[:_ROWS], reading.labels[:_ROWS]
+    logits, labels, weights = _taken(reading)
     if held_out is not None:
-        parts = [(_rows(held_out.logits[:_ROWS], held_out.labels[:_ROWS]), np.full(len(labels), True))]
+        parts = [(_rows(*_taken(held_out)), np.full(len(labels), True))]
         on = "the calibration set of the same file"
     else:
         halves = [reading.folds[:_ROWS] == half for half in (0, 1)]
-        parts = [(_rows(logits[~half], labels[~half]), half) for half in halves]
+        parts = [(_rows(logits, labels, weights).rows(~half), half) for half in halves]
         on = "one half of the rows, scored on the other, and the other way round"
     right = torch.from_numpy(labels == 1)
     mean = before.accuracy.estimate + before.gap.estimate
-    nll = _nll(torch.from_numpy(np.asarray(logits, np.float64)).softmax(1)[:, 1], right)
+    counts = None if weights is None else torch.from_numpy(weights)
+    nll = _nll(torch.from_numpy(np.asarray(logits, np.float64)).softmax(1)[:, 1], right, counts)
     fewest = min(int((part.labels == k).sum()) for part, _ in parts for k in (0, 1))
     if fewest < _FEW:
         few = f"only {fewest} right or wrong rows to fit on are too few for a repair"
         return OfConfidence(mean, before.accuracy, nll, (), on, few)
     found = []
-    whole = _rows(logits, labels) if held_out is None else parts[0][0]
+    whole = _rows(logits, labels, weights) if held_out is None else parts[0][0]
     for name in CALIBRATORS_OF["confidence"]:
         sure = torch.empty(len(labels), dtype=torch.float64)
         for part, rows in parts:
             sure[torch.from_numpy(rows)] = torch.from_numpy(CALIBRATORS[name].build(part).probs(logits[rows])[:, 1])
-        after = verdict_of_sums(bin_sums(sure, right, n_bins), level=level)
+        after = verdict_of_sums(bin_sums(sure, right, n_bins, counts), level=level)
         temperature = fit_temperature(whole).temperature if name == "temperature" else None
-        found.append(_repair(name, temperature, before, after, _nll(sure, right)))
+        found.append(_repair(name, temperature, before, after, _nll(sure, right, counts)))
     return OfConfidence(mean, before.accuracy, nll, tuple(found), on, "")
 
 
-def _rows(logits: Array, labels: Array) -> Predictions:
-    return Predictions(logits, labels, "calibration", form="confidence")
+def _taken(reading: Reading) -> tuple[Array, Array, Array | None]:
+    weights = None if reading.weights is None else reading.weights[:_ROWS]
+    return reading.logits[:_ROWS], reading.labels[:_ROWS], weights
 
 
-def _nll(sure: Tensor, right: Tensor) -> float:
+def _rows(logits: Array, labels: Array, weights: Array | None) -> Predictions:
+    return Predictions(logits, labels, "calibration", weights=weights, form="confidence")
+
+
+def _nll(sure: Tensor, right: Tensor, weights: Tensor | None) -> float:
     tiny = torch.finfo(torch.float32).tiny
-    return -torch.where(right, sure, 1 - sure).clamp(min=tiny).log().mean().item()
+    return -weighted_mean(torch.where(right, sure, 1 - sure).clamp(min=tiny).log(), weights).item()
 
 
 def _repair(

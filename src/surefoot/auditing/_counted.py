@@ -80,6 +80,28 @@ def counted(source: Source, seen: Weighing | None = None) -> Iterator[Chunk]:
             yield replace(_rows(chunk, kept[places]), weights=None)
 
 
+def weight_notes(seen: Weighing, n: int, source: Source) -> list[str]:
+    """Say what weights mean for the results.
+
+    Args:
+        seen: All weights.
+        n: How many rows count.
+        source: Says what the weights are.
+
+    Returns:
+        A note; none where all rows count alike.
+    """
+    if not seen.rows:
+        return []
+    if source.weights_are == "counts":
+        return [f"Each row stands for as many as its weight says: {seen.rows:,} rows count as {n:,}."]
+    left = "" if n == seen.rows else f", of which {seen.rows - n:,} have a weight of 0 and do not count,"
+    return [
+        f"Rows are weighted: {seen.rows:,} rows{left} with weights that sum to {seen.total:,.6g} tell as much as "
+        f"{seen.effective:,.0f} equally weighted ones would; intervals go by that."
+    ]
+
+
 def weights_of(chunk: Chunk) -> Tensor | None:
     """Return the weights of some rows; None where all count alike."""
     return None if chunk.weights is None else torch.from_numpy(np.require(chunk.weights, requirements="W"))

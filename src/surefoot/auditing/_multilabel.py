@@ -12,11 +12,13 @@ import numpy as np
 
 from surefoot.auditing._cells import Column, floats, texts
 from surefoot.auditing._columns import pick_columns
+from surefoot.auditing._groups import group_columns
 from surefoot.auditing._labels import MISSING, Array
 from surefoot.auditing._names import label_column
 from surefoot.auditing._readers import Batches, Columns
 from surefoot.auditing._source import SUM_TOLERANCE, Raw, Source, rows_per_chunk
 from surefoot.auditing._told import Said
+from surefoot.auditing._weights import as_weights, pick_weights
 from surefoot.errors import InputError
 
 _TRUE = re.compile(r"^(?:label|true|truth|y|y_true|target|gt)[_.\s\[/-]+(?P<name>[^\]]+)\]?$", re.IGNORECASE)
@@ -81,7 +83,13 @@ def has_several(first: Raw) -> bool:
 
 
 def open_label_columns(
-    where: str, batches: Batches, groups: tuple[str, ...], label: str | None, scores: tuple[str, ...], said: bool
+    where: str,
+    batches: Batches,
+    groups: tuple[str, ...],
+    label: str | None,
+    scores: tuple[str, ...],
+    said: bool,
+    weights: str | bool | None = None,
 ) -> Source | None:
     """Make a source of a table with a column of scores per label.
 
@@ -95,9 +103,13 @@ def open_label_columns(
         label: The column that lists names, where its name does not tell.
         scores: The score columns, where their names do not tell.
         said: Whether somebody said that rows have several labels; then texts such as ``cat;dog`` are lists too.
+        weights: The column that says how much a row counts, where its name does not tell; False for none.
 
     Returns:
         The source, not yet settled; None if the table is of another kind.
+
+    Raises:
+        InputError: If there is no such column, or labels could as well be one true class per row.
     """
     with closing(batches(64, None, ())) as reading:
         first, _ = next(reading, ({}, None))
@@ -116,7 +128,11 @@ def open_label_columns(
         if found is None or not _names_labels(first.get(found, ()), said):
             return None
         truth = [found]
-    names = list(dict.fromkeys((*pick.scores, *truth, *groups)))
+    groups = group_columns(groups, first)
+    if missing := [name for name in (*groups, *([weights] if isinstance(weights, str) else [])) if name not in first]:
+        raise InputError(f"Expected a column {missing[0]!r}, but {where} has {', '.join(first)}. Check its name.")
+    weight, notes = pick_weights(first, weights, {*groups, *pick.scores, *truth}, "Column")
+    names = list(dict.fromkeys((*pick.scores, *truth, *groups, *([weight] if weight else []))))
 
     def start() -> Generator[Raw]:
         row = 0
@@ -127,17 +143,18 @@ def open_label_columns(
                     true = np.stack([floats(columns[name], name, row, where) for name in truth], axis=1)
                 else:
                     true = _from_names(columns[truth[0]], pick.class_names, row, where)
-                yield Raw(values, true, {name: texts(columns[name]) for name in groups}, share)
+                counts = floats(columns[weight], weight, row, where) if weight else None
+                yield Raw(values, true, {name: texts(columns[name]) for name in groups}, share, counts)
                 row += len(values)
 
     def start_labels() -> Generator[Array]:
         return (raw.labels for raw in start())
 
     labels = f"{truth[0]!r}" if len(truth) == 1 else f"{truth[0]!r}…{truth[-1]!r}"
-    took = f"{pick.scores[0]!r}…{pick.scores[-1]!r} as {pick.kind or 'scores'}, {labels} as labels"
+    took = f"{pick.scores[0]!r}…{pick.scores[-1]!r} as {pick.kind or 'scores'}, {labels} as labels" + as_weights(weight)
     columns = (pick.scores, truth[0])
     source = Source(pick.model, pick.split, took, pick.kind, pick.class_names, where, columns, start, start_labels)
-    return replace(source, form="multilabel")
+    return replace(source, form="multilabel", weights=weight, notes=notes)
 
 
 def _check_not_one(first: Columns, scores: Sequence[str], truth: Sequence[str], where: str) -> None:

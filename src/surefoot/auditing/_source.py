@@ -124,7 +124,10 @@ class Source:
                 scores = self.scores(raw, row)
                 if self.form == "multilabel":
                     true = true_or_not(raw.labels, scores.shape, row, self.where)
-                    yield Chunk(scores, true, raw.groups, raw.share, raw.weights)
+                    weights = self.weights_of(raw)
+                    total += 1.0 if weights is None else float(weights.sum())
+                    yield Chunk(scores, true, raw.groups, raw.share, weights)
+                    anything = True
                     row += len(true)
                     continue
                 width = width or scores.shape[1]

@@ -11,6 +11,7 @@ import torch
 
 from surefoot.auditing._confidence_counts import ConfidenceCounts
 from surefoot.auditing._confidence_repair import of_confidence
+from surefoot.auditing._counted import weight_notes
 from surefoot.auditing._forms import MOST_CLASSES
 from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measure, wanted
 from surefoot.auditing._names import Split
@@ -244,23 +245,8 @@ def _risk_coverage(reading: Reading, points: int = 100) -> tuple[tuple[float, fl
     return tuple((k / n, risk[k - 1].item()) for k in counts)
 
 
-def _weight_notes(reading: Reading, source: Source) -> list[str]:
-    seen = reading.weighing
-    if not seen.rows:
-        return []
-    if source.weights_are == "counts":
-        return [f"Each row stands for as many as its weight says: {seen.rows:,} rows count as {reading.n:,}."]
-    left = (
-        "" if reading.n == seen.rows else f", of which {seen.rows - reading.n:,} have a weight of 0 and do not count,"
-    )
-    return [
-        f"Rows are weighted: {seen.rows:,} rows{left} with weights that sum to {seen.total:,.6g} tell as much as "
-        f"{seen.effective:,.0f} equally weighted ones would; intervals go by that."
-    ]
-
-
 def _notes(reading: Reading, source: Source) -> list[str]:
-    notes = [*source.notes, *_weight_notes(reading, source)]
+    notes = [*source.notes, *weight_notes(reading.weighing, reading.n, source)]
     seen = int((reading.class_bins.sums[2].sum(1) > 0).sum()) if reading.by_class else reading.n_classes
     if reading.impossible:
         rows = "1 row gives" if reading.impossible == 1 else f"{reading.impossible:,} rows give"

@@ -10,7 +10,7 @@ import torch
 from scipy.special import stdtrit
 from torch.nn.functional import logsigmoid
 
-from surefoot.auditing._counted import ValueSums
+from surefoot.auditing._counted import ValueSums, Weighing, counted, weight_notes, weights_of
 from surefoot.auditing._forms import fitting
 from surefoot.auditing._label_words import LabelFound, LabelRepair, Labels
 from surefoot.auditing._labels import Array
@@ -22,6 +22,7 @@ from surefoot.auditing.result import Audit
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metrics
+from surefoot.metrics._weights import mean
 from surefoot.metrics.chance import Chance
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.multilabel import LabelStream
@@ -43,6 +44,9 @@ class _Read:
     logits: Array
     labels: Array
     folds: Array
+    weighing: Weighing
+    weights: Array | None = None
+    """Of the sampled rows; None where all count alike."""
 
 
 def audit_labels(
@@ -115,7 +119,7 @@ def audit_labels(
 
 
 def _notes(read: _Read, source: Source) -> list[str]:
-    notes = list(source.notes)
+    notes = [*source.notes, *weight_notes(read.weighing, read.stream.n, source)]
     never = int((read.stream.bins[2].sum(1) == 0).sum())
     if never:
         notes.append(f"{never:,} of {source.n_classes:,} labels are true in no row.")
@@ -128,8 +132,8 @@ def _notes(read: _Read, source: Source) -> list[str]:
 
 def _read(source: Source, n_bins: int, on_rows: OnRows | None) -> _Read:
     stream, losses = LabelStream(n_bins), {key: ValueSums() for key in ("nll", "brier")}
-    sample, folds = Sample("rows"), Folds()
-    for chunk in source.chunks():
+    sample, folds, weighing = Sample("rows"), Folds(), Weighing()
+    for chunk in counted(source, weighing):
         scores, labels = torch.from_numpy(chunk.scores.astype(np.float64)), torch.from_numpy(chunk.labels)
         probs = scores.sigmoid() if source.kind == "logits" else scores
         if bool(((probs < 0) | (probs > 1)).any()):
@@ -139,27 +143,30 @@ def _read(source: Source, n_bins: int, on_rows: OnRows | None) -> _Read:
                 f"{probs[row].tolist()[:6]} in {source.where}. Say --logits or --percent."
             )
         z = scores if source.kind == "logits" else probs.clamp(_TINY, 1 - _TINY).logit()
-        stream.update(probs, labels)
+        weights = weights_of(chunk)
+        stream.update(probs, labels, weights)
         likely = torch.where(labels > 0, probs, 1 - probs)
         sure = logsigmoid(torch.where(labels > 0, z, -z)) if source.kind == "logits" else likely.log()
-        losses["nll"].add(-sure.mean(1))
-        losses["brier"].add((probs - labels).square().mean(1))
+        losses["nll"].add(-sure.mean(1), weights)
+        losses["brier"].add((probs - labels).square().mean(1), weights)
         room = room_for(scores.shape[1])
-        sample.add(room, z.numpy(), chunk.labels, folds.next(len(labels)))
+        more = () if chunk.weights is None else (chunk.weights,)
+        sample.add(room, z.numpy(), chunk.labels, folds.next(len(labels)), *more)
         if on_rows:
             on_rows(stream.n, chunk.share)
-    return _Read(stream, losses, *sample.taken())
+    logits, truth, halves, *rest = sample.taken()
+    return _Read(stream, losses, logits, truth, halves, weighing, rest[0] if rest else None)
 
 
 def _mean(key: str, sums: ValueSums, level: float) -> Interval:
     """Return a mean over rows: the labels of one row belong together."""
-    reach = float(stdtrit(max(1, sums.n - 1), (1 + level) / 2)) * sums.standard_error
+    reach = float(stdtrit(max(1.0, sums.losses().n - 1), (1 + level) / 2)) * sums.standard_error
     return Interval(key, sums.mean, max(0.0, sums.mean - reach), sums.mean + reach, level, "rows", 0)
 
 
 def _auroc(read: _Read, label: int, level: float) -> Interval | None:
     risk, true = (torch.from_numpy(each[:, label]) for each in (read.logits, read.labels))
-    found = ranking(risk.sigmoid(), true, level=level)
+    found = ranking(risk.sigmoid(), true, read.weights, level=level)
     return found[0] if found else None
 
 
@@ -170,50 +177,57 @@ def _repairs(
     if len((held_out or read).labels) < TOO_FEW:
         return [], "", f"{len((held_out or read).labels)} rows are too few to fit a repair"
     if held_out is not None:
-        parts = [((held_out.logits, held_out.labels), np.full(len(read.labels), True))]
+        parts = [(_rows_of(held_out), np.full(len(read.labels), True))]
         on = "the calibration set of the same file"
     else:
         halves = [read.folds == half for half in (0, 1)]
-        parts = [((read.logits[~half], read.labels[~half]), half) for half in halves]
+        parts = [(_rows_of(read).rows(~half), half) for half in halves]
         on = "one half of the rows, scored on the other, and the other way round"
-    whole = (read.logits, read.labels) if held_out is None else parts[0][0]
+    whole = _rows_of(read) if held_out is None else parts[0][0]
+    weights = None if read.weights is None else torch.from_numpy(read.weights)
     found = []
-    ways: dict[str, Callable[[Array, Array, Array], Array]] = {"temperature": _by_temperature, "platt": _by_platt}
+    ways: dict[str, Callable[[Predictions, Array], Array]] = {"temperature": _by_temperature, "platt": _by_platt}
     for name, way in ways.items():
         probs = np.empty(read.logits.shape)
-        for (logits, labels), rows in parts:
-            probs[rows] = way(logits, labels, read.logits[rows])
+        for part, rows in parts:
+            probs[rows] = way(part, read.logits[rows])
         stream = LabelStream(n_bins)
-        stream.update(probs, read.labels)
+        stream.update(probs, read.labels, weights)
         after = stream.micro(level=level)
         likely = torch.from_numpy(np.where(read.labels > 0, probs, 1 - probs)).clamp(min=_TINY)
         fits = 0.0 in after.gap or abs(after.gap.estimate) <= _LEFT * abs(gap)
         close = after.ece.estimate <= _LEFT * ece or not after.consistency.miscalibrated
-        temperature = _fit(*whole) if name == "temperature" else None
-        nll = -likely.log().mean().item()
+        temperature = _fit(whole) if name == "temperature" else None
+        nll = -mean(likely.log().mean(1), weights).item()
         found.append((LabelRepair(name, temperature, after.gap, after.ece, nll, fits and close), stream))
     return found, on, ""
 
 
-def _fit(logits: Array, labels: Array) -> float:
-    rows = max(1, _FITTED // logits.shape[1])
-    z, y = logits[:rows].reshape(-1), labels[:rows].reshape(-1).astype(np.int64)
-    return fit_temperature(Predictions(np.stack([np.zeros_like(z), z], 1), y, "calibration")).temperature
+def _rows_of(read: _Read) -> Predictions:
+    return Predictions(read.logits, read.labels, "calibration", weights=read.weights, form="multilabel")
 
 
-def _by_temperature(logits: Array, labels: Array, others: Array) -> Array:
-    return _sigmoid(others / _fit(logits, labels))
+def _fit(rows: Predictions) -> float:
+    rows = rows.rows(slice(max(1, _FITTED // rows.logits.shape[1])))
+    z, y = rows.logits.reshape(-1), rows.labels.reshape(-1).astype(np.int64)
+    weights = None if rows.weights is None else np.repeat(rows.weights, rows.logits.shape[1])
+    pairs = Predictions(np.stack([np.zeros_like(z), z], 1), y, "calibration", weights=weights)
+    return fit_temperature(pairs).temperature
 
 
-def _by_platt(logits: Array, labels: Array, others: Array) -> Array:
+def _by_temperature(rows: Predictions, others: Array) -> Array:
+    return _sigmoid(others / _fit(rows))
+
+
+def _by_platt(rows: Predictions, others: Array) -> Array:
     """Fit two numbers per label; a label that is hardly ever true, or hardly ever not, stays as it is."""
     found = _sigmoid(others)
-    for label in range(logits.shape[1]):
-        y = labels[:, label].astype(np.int64)
+    for label in range(rows.logits.shape[1]):
+        y = rows.labels[:, label].astype(np.int64)
         if min(int(y.sum()), int((1 - y).sum())) < _FEW:
             continue
-        pair = np.stack([np.zeros(len(y)), logits[:, label]], 1)
-        fitted = CALIBRATORS["platt"].build(Predictions(pair, y, "calibration"))
+        pair = np.stack([np.zeros(len(y)), rows.logits[:, label]], 1)
+        fitted = CALIBRATORS["platt"].build(Predictions(pair, y, "calibration", weights=rows.weights))
         found[:, label] = fitted.probs(np.stack([np.zeros(len(others)), others[:, label]], 1))[:, 1]
     return found
 

@@ -28,6 +28,7 @@ from surefoot.auditing._stored import arrays_in
 from surefoot.auditing._tables import columns_in, open_table
 from surefoot.auditing._tokens import ignoring, open_held_tokens
 from surefoot.auditing._told import Said, Told
+from surefoot.auditing._weights import pick_weights
 from surefoot.errors import InputError
 from surefoot.schema import Form
 
@@ -72,7 +73,7 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
 def _open_form(source: Any, told: Told) -> list[Source]:
     """Open predictions of a form of their own; none where they are scores of classes."""
     found = _form_source(source, told)
-    if found and isinstance(told.get("weights"), str):
+    if found and isinstance(told.get("weights"), str) and not found[0].weights:
         raise InputError(
             f"Expected no --weights with this form, but got {told.get('weights')!r} for {found[0].where}. Leave it out."
         )
@@ -122,9 +123,13 @@ def _confidence(source: Any, told: Told) -> Source | None:
         )
     if chosen is None:
         return None
-    if missing := [name for name in (*chosen, *groups) if name not in names]:
+    said = told.get("weights")
+    if missing := [
+        name for name in (*chosen, *groups, *([said] if isinstance(said, str) else [])) if name not in names
+    ]:
         raise InputError(f"Expected a column {missing[0]!r}, but {where} has {', '.join(names[:8])}. Check its name.")
-    found = open_confidence(where, batches, chosen, groups, told.get("kind"), ())
+    weight, notes = pick_weights(names, said, {*chosen, *groups}, "Column")
+    found = open_confidence(where, batches, chosen, groups, told.get("kind"), notes, weight)
     if found.first() is None:
         raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
     return found
@@ -159,7 +164,8 @@ def _several(source: Any, told: Told) -> Source | None:
         batches = hold(source).batches
     groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
     said = told.get("form") is not None
-    return open_label_columns(name_of(source), batches, groups, told.get("labels"), scores, said)
+    weights = told.get("weights")
+    return open_label_columns(name_of(source), batches, groups, told.get("labels"), scores, said, weights)
 
 
 def name_of(source: Any) -> str:

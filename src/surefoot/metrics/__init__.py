@@ -42,6 +42,7 @@ from surefoot.metrics.entropy import entropy, true_class_entropy
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.kce import kce, squared_kce
 from surefoot.metrics.mce import mce
+from surefoot.metrics.multilabel import LabelStream, LabelVerdict, judge_labels
 from surefoot.metrics.nll import nll
 from surefoot.metrics.ood import Detection, ood_detection, ood_score
 from surefoot.metrics.overconfidence import confidence_gap, overconfidence, underconfidence
@@ -60,6 +61,8 @@ __all__ = [
     "Consistency",
     "Detection",
     "Interval",
+    "LabelStream",
+    "LabelVerdict",
     "Reliability",
     "Risk",
     "RiskCheck",
@@ -88,6 +91,7 @@ __all__ = [
     "ece",
     "entropy",
     "from_logits",
+    "judge_labels",
     "judge_risk",
     "kce",
     "mce",

@@ -8,44 +8,34 @@ findings of single labels are corrected for how many there are (Holm 1979).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 
-import numpy as np
 import torch
-from scipy.special import chdtrc, stdtrit
+from scipy.special import stdtrit
 from torch import Generator, Tensor
 
 from surefoot.errors import InputError
 from surefoot.metrics._binning import bin_index
+from surefoot.metrics._each_label import LabelVerdict, finding_of, judge_each
 from surefoot.metrics._input import Values, as_tensor
+from surefoot.metrics._weights import (
+    WeightsAre,
+    check_weights,
+    check_weights_are,
+    ratio,
+    repeated,
+    without_zeros,
+)
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.reliability import Consistency, Reliability
-from surefoot.metrics.risk import RiskFinding, risk_of_sums
+from surefoot.metrics.shares import exact_ends
 from surefoot.metrics.verdict import CalibrationVerdict
 from surefoot.seeding import generator as make_generator
 
+__all__ = ["LabelStream", "LabelVerdict", "judge_labels"]
+
 _DRAWS = 2000
 _NEAR = 2.5  # standard errors from 0 within which a bin may be calibrated
-_LEAST = 1.0  # variance of the events of a bin for the distribution of its square to be known
-
-
-@dataclass(frozen=True)
-class LabelVerdict:
-    """Calibration of one label's probability. Fractions, with intervals."""
-
-    label: int
-    n: int
-    events: int
-    mean: float
-    rate: Interval
-    """How often it is true."""
-    gap: Interval
-    """Mean probability less that rate."""
-    ece: Interval
-    p_value: float
-    """How often chance alone gives as much, corrected for the number of labels."""
-    finding: RiskFinding
 
 
 class LabelStream:
@@ -57,38 +47,55 @@ class LabelStream:
 
     def __init__(self, n_bins: int = 15) -> None:
         self.n_bins, self.n = n_bins, 0
-        self.bins = torch.zeros(3, 0, n_bins, dtype=torch.float64)
-        self.rows = torch.zeros(n_bins, dtype=torch.float64)  # Σ of the rows' residuals, by bin
-        self.products = torch.zeros(n_bins, n_bins, dtype=torch.float64)
-        self.true, self.true_squares = 0.0, 0.0
+        self.bins = torch.zeros(3, 0, n_bins, dtype=torch.float64)  # with weights seven rows, as other bins have
+        self.weight, self.squares = 0.0, 0.0  # Σ w, Σ w²
+        # Of each row's residuals r by bin, and after them the share y of its labels that are true: Σ w (r, y),
+        # Σ w² (r, y), and Σ w² (r, y)(r, y)ᵀ.
+        self.rows = torch.zeros(n_bins + 1, dtype=torch.float64)
+        self.squared = torch.zeros(n_bins + 1, dtype=torch.float64)
+        self.products = torch.zeros(n_bins + 1, n_bins + 1, dtype=torch.float64)
 
-    def update(self, probs: Values, labels: Values) -> None:
-        """Add rows.
+    def update(self, probs: Values, labels: Values, weights: Values | None = None) -> None:
+        """Add rows; all batches have weights, or none.
 
         Args:
             probs: Probability of every label, shape ``(n, labels)``, in [0, 1].
             labels: 1 where it is true, else 0; the same shape.
+            weights: How much each row counts, shape ``(n,)``; None where all count alike.
 
         Raises:
             InputError: If they do not fit, or are no probabilities and labels.
         """
         p, y = _checked(probs, labels)
+        if weights is None:
+            w = torch.ones(len(p), dtype=torch.float64)
+        else:
+            p, y, w = without_zeros(check_weights(weights, len(p), some=False), p, y)
         n, k = p.shape
+        if not n:
+            return
         place = bin_index(p, self.n_bins)
-        cell = (torch.arange(k) * self.n_bins + place).reshape(-1)
-        sums = [
-            torch.bincount(cell, each, k * self.n_bins)
-            for each in (torch.ones(n * k).double(), p.reshape(-1), y.reshape(-1))
-        ]
-        table = torch.stack(sums).reshape(3, k, self.n_bins)
+        columns = [w, w * p.T, w * y.T]
+        if weights is not None:
+            columns += [w.square(), w.square() * y.T, torch.ones_like(w), (w != w.floor()).double()]
+        cell = (torch.arange(k) * self.n_bins + place).T.reshape(-1)
+        sums = [torch.bincount(cell, each.expand(k, n).reshape(-1), k * self.n_bins) for each in columns]
+        table = torch.stack(sums).reshape(len(columns), k, self.n_bins)
         self.bins = table if not self.n else self.bins + table
         row = (torch.arange(n)[:, None] * self.n_bins + place).reshape(-1)
         residual = torch.bincount(row, (p - y).reshape(-1), n * self.n_bins).reshape(n, self.n_bins)
-        self.rows += residual.sum(0)
-        self.products += residual.T @ residual
-        true = y.mean(1)
-        self.true, self.true_squares = self.true + true.sum().item(), self.true_squares + true.square().sum().item()
+        both = torch.cat([residual, y.mean(1, keepdim=True)], 1)
+        heavy = both * w[:, None]
+        self.rows += heavy.sum(0)
+        self.squared += w @ heavy
+        self.products += heavy.T @ heavy
+        self.weight, self.squares = self.weight + w.sum().item(), self.squares + w.square().sum().item()
         self.n += n
+
+    @property
+    def effective(self) -> float:
+        """How many equal rows the rows are worth: (Σw)² / Σw² (Kish 1965)."""
+        return self.weight**2 / self.squares if self.squares else 0.0
 
     def micro(self, *, level: float = 0.95, generator: Generator | None = None) -> CalibrationVerdict:
         """Judge all labels together, with the labels of a row as one draw.
@@ -101,48 +108,75 @@ class LabelStream:
             The verdict: ``accuracy`` is how often labels are true, ``gap`` the mean probability less that.
         """
         source = generator or make_generator(0, "multilabel")
-        n, k = self.n, self.bins.shape[1]
         spread = self.spread()
-        count, sure, right = self.bins.sum(1)
-        pairs = n * k
-        t = float(stdtrit(max(1, n - 1), (1 + level) / 2))
-        off = (sure - right).sum().item() / pairs
-        reach = t * math.sqrt(max(0.0, float(spread.sum()))) / pairs
-        gap = Interval("confidence_gap", off, max(-1.0, off - reach), min(1.0, off + reach), level, "rows", 0)
-        chance, ece = self._ece(spread, pairs, level, t, source)
-        finding = _finding(0.0 not in gap, gap.estimate, chance.miscalibrated, chance.ece)
+        count, sure, right = self.bins[:3].sum(1)
+        pairs = self.weight * self.bins.shape[1]
+        gap = self.gap(level)
+        chance, ece = self._ece(spread, pairs, level, source)
+        finding = finding_of(0.0 not in gap, gap.estimate, chance.ece, miscalibrated=chance.miscalibrated)
         less = sure - right
+        scale = None if len(self.bins) == 3 else self.n / self.weight
         return CalibrationVerdict(
-            n=n,
+            n=self.n,
             finding=finding,
-            accuracy=self._rate(level, t),
+            accuracy=self._rate(level),
             gap=gap,
             ece=ece,
             overconfidence=(less.clamp(min=0).sum() / pairs).item(),
             underconfidence=(-less.clamp(max=0).sum() / pairs).item(),
             consistency=chance,
-            reliability=_bars(count, sure, right, spread, level),
+            reliability=_bars(count, sure, right, spread, level, scale),
             classes=(),
         )
 
+    def gap(self, level: float = 0.95) -> Interval:
+        """Return the mean probability less how often labels are true, with the labels of a row as one draw.
+
+        Args:
+            level: Of the interval.
+
+        Returns:
+            The interval.
+        """
+        pairs = self.weight * self.bins.shape[1]
+        off = (self.bins[1] - self.bins[2]).sum().item() / pairs
+        reach = self._t(level) * math.sqrt(max(0.0, float(self.spread().sum()))) / pairs if self._tells else math.inf
+        return Interval("confidence_gap", off, max(-1.0, off - reach), min(1.0, off + reach), level, "rows", 0)
+
     def spread(self) -> Tensor:
         """Return the covariance of the bins' sums of residuals, from how rows differ."""
-        mean = self.rows / self.n
-        within = self.products - self.n * torch.outer(mean, mean)
-        return within * self.n / max(1, self.n - 1)
+        return self._covariance()[:-1, :-1]
 
-    def _rate(self, level: float, t: float) -> Interval:
-        mean = self.true / self.n
-        variance = max(0.0, self.true_squares / self.n - mean**2) / max(1, self.n - 1)
-        reach = t * math.sqrt(variance)
-        return Interval("accuracy", mean, max(0.0, mean - reach), min(1.0, mean + reach), level, "rows", 0)
+    def _covariance(self) -> Tensor:
+        mean = self.rows / self.weight
+        crossed = torch.outer(self.squared, mean)
+        within = self.products - crossed - crossed.T + self.squares * torch.outer(mean, mean)
+        return within * (self.effective / (self.effective - 1) if self._tells else 1.0)
 
-    def _ece(
-        self, spread: Tensor, pairs: int, level: float, t: float, source: Generator
-    ) -> tuple[Consistency, Interval]:
+    @property
+    def _tells(self) -> bool:
+        """Whether rows are worth two, of which one can differ from the other."""
+        return self.effective > 2 - 1e-9
+
+    def _t(self, level: float) -> float:
+        return float(stdtrit(max(1.0, self.effective - 1), (1 + level) / 2))
+
+    def _rate(self, level: float) -> Interval:
+        mean = min(1.0, self.rows[-1].item() / self.weight)
+        variance = float(self._covariance()[-1, -1])
+        if self._tells and variance > 1e-12 * self.squares:
+            reach = self._t(level) * math.sqrt(variance) / self.weight
+            ends = max(0.0, mean - reach), min(1.0, mean + reach)
+        else:  # rows that are all alike say no more than as many that are true or not
+            ends = exact_ends(mean * self.effective, self.effective, level)
+        return Interval("accuracy", mean, *ends, level, "rows", 0)
+
+    def _ece(self, spread: Tensor, pairs: float, level: float, source: Generator) -> tuple[Consistency, Interval]:
         """Do what the interval of ECE does for independent rows, with noise that is correlated between bins."""
-        off = self.rows
+        off = self.rows[:-1]
         ece = float(off.abs().sum()) / pairs
+        if not self._tells:
+            return Consistency(ece, ece, 1.0, 1.0, level), Interval("ece", ece, 0.0, 1.0, level, "rows", 0)
         noise = _draws(spread, source)
         by_chance = noise.abs().sum(1) / pairs
         p_value = (1 + int((by_chance >= ece - 1e-12).sum())) / (1 + _DRAWS)
@@ -152,7 +186,7 @@ class LabelStream:
         lifted = ((truth + noise).abs().sum(1) - truth.abs().sum()) / pairs
         down = float(lifted.quantile((1 + level) / 2)) if chance.miscalibrated else math.inf
         sign = off.sign()
-        up = t * math.sqrt(max(0.0, float(sign @ spread @ sign))) / pairs
+        up = self._t(level) * math.sqrt(max(0.0, float(sign @ spread @ sign))) / pairs
         low, high = max(0.0, ece - max(0.0, down)), min(1.0, ece + up)
         return chance, Interval("ece", ece, min(low, ece), high, level, "rows", _DRAWS)
 
@@ -165,22 +199,7 @@ class LabelStream:
         Returns:
             One verdict per label: those that are miscalibrated first, by how far they are off.
         """
-        k = self.bins.shape[1]
-        raw = [_p_value(self.bins[:, label]) for label in range(k)]
-        adjusted = holm(raw)
-        found = []
-        for label in range(k):
-            sums = self.bins[:, label]
-            risk = risk_of_sums(sums, sums, level=level)
-            clear = adjusted[label] < 1 - level
-            large = 2 * abs(risk.gap.estimate) >= risk.ece.estimate
-            word = _finding(clear and large, risk.gap.estimate, clear, risk.ece.estimate)
-            found.append(
-                LabelVerdict(
-                    label, risk.n, risk.events, risk.mean, risk.rate, risk.gap, risk.ece, adjusted[label], word
-                )
-            )
-        return tuple(sorted(found, key=lambda each: (each.finding == "calibrated", -each.ece.estimate)))
+        return judge_each(self.bins, level)
 
 
 def _checked(probs: Values, labels: Values) -> tuple[Tensor, Tensor]:
@@ -197,12 +216,6 @@ def _checked(probs: Values, labels: Values) -> tuple[Tensor, Tensor]:
     return p, y
 
 
-def _finding(clear: bool, gap: float, miscalibrated: bool, ece: float) -> RiskFinding:
-    if clear and (2 * abs(gap) >= ece or not miscalibrated):
-        return "overstated" if gap > 0 else "understated"
-    return "mixed" if miscalibrated else "calibrated"
-
-
 def _draws(spread: Tensor, source: Generator) -> Tensor:
     """Draw from a normal distribution with this covariance, which may be singular."""
     values, vectors = torch.linalg.eigh((spread + spread.T) / 2)
@@ -211,68 +224,36 @@ def _draws(spread: Tensor, source: Generator) -> Tensor:
     return drawn
 
 
-def _bars(count: Tensor, sure: Tensor, right: Tensor, spread: Tensor, level: float) -> Reliability:
+def _bars(count: Tensor, sure: Tensor, right: Tensor, spread: Tensor, level: float, scale: float | None) -> Reliability:
     reach = NormalDist().inv_cdf((1 + level) / 2) * spread.diagonal().clamp(min=0).sqrt()
 
     def column(values: Tensor) -> list[float | None]:
-        shares = (values / count.clamp(min=1)).clamp(0, 1).tolist()
+        shares = ratio(values, count).clamp(0, 1).tolist()
         return [share if n else None for share, n in zip(shares, count.tolist(), strict=True)]
 
     low, high = column(sure - reach), column(sure + reach)
-    return Reliability([int(n) for n in count.tolist()], column(sure), column(right), low, high, level)
-
-
-def _p_value(sums: Tensor) -> float:
-    """How often chance alone gives such a gap, or such squares of the bins' gaps, whichever is rarer."""
-    count, sure, right = sums
-    p = (sure / count.clamp(min=1)).clamp(0, 1)
-    variance = count * p * (1 - p)
-    total = float(variance.sum())
-    off = sure - right
-    if total <= 0:
-        return 0.0 if float(off.abs().sum()) > 1e-9 * max(1.0, float(count.sum())) else 1.0
-    z = max(0.0, abs(float(off.sum())) - 0.5) / math.sqrt(total)  # events come in whole numbers
-    of_gap = 2 * (1 - NormalDist().cdf(z))
-    large = variance >= _LEAST
-    squares = [float(o * o / v) for o, v in zip(off[large], variance[large], strict=True)]
-    rest = float(variance[~large].sum())
-    if rest >= _LEAST:
-        squares.append(float(off[~large].sum()) ** 2 / rest)
-    of_bins = float(chdtrc(len(squares), sum(squares))) if squares else 1.0
-    return min(1.0, 2 * min(of_gap, of_bins))
-
-
-def holm(p_values: list[float]) -> list[float]:
-    """Correct p-values for how many there are.
-
-    Args:
-        p_values: One per question.
-
-    Returns:
-        Corrected ones in the same order: those below α are findings of which, with probability 1 − α, none is chance.
-
-    Example:
-        >>> [round(p, 6) for p in holm([0.01, 0.04, 0.03])]
-        [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p_values, kind="stable")
-    found, highest = [1.0] * len(p_values), 0.0
-    for place, number in enumerate(order.tolist()):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[number]))
-        found[number] = highest
-    return found
+    shown = [int(n) if scale is None else n * scale for n in count.tolist()]
+    return Reliability(shown, column(sure), column(right), low, high, level)
 
 
 def judge_labels(
-    probs: Values, labels: Values, *, n_bins: int = 15, level: float = 0.95
+    probs: Values,
+    labels: Values,
+    weights: Values | None = None,
+    *,
+    n_bins: int = 15,
+    level: float = 0.95,
+    weights_are: WeightsAre = "importance",
 ) -> tuple[CalibrationVerdict, tuple[LabelVerdict, ...]]:
     """Judge predictions of several labels per row.
 
     Args:
         probs: Probability of every label, shape ``(n, labels)``.
         labels: 1 where it is true, else 0; the same shape.
+        weights: How much each row counts, shape ``(n,)``; None where all count alike.
         n_bins: Number of equal-width bins (a, b].
         level: Of the intervals and findings.
+        weights_are: How much a row represents, or how many independent rows it stands for.
 
     Returns:
         The verdict on all labels together, and that on each of them, the worst first.
@@ -284,6 +265,11 @@ def judge_labels(
         >>> micro.finding, [(one.label, one.finding) for one in each]
         ('overstated', [(0, 'overstated'), (1, 'calibrated')])
     """
+    check_weights_are(weights_are)
     stream = LabelStream(n_bins)
-    stream.update(probs, labels)
+    if weights is not None:
+        counts = check_weights(weights, len(probs))
+        if weights_are == "counts":
+            (probs, labels), weights = repeated(counts, *_checked(probs, labels)), None
+    stream.update(probs, labels, weights)
     return stream.micro(level=level), stream.each(level=level)

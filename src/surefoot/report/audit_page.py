@@ -13,6 +13,7 @@ from surefoot.report.document import write_document
 from surefoot.report.figures import Figure, reliability_figure
 from surefoot.report.forms import (
     CONFIDENCE_HEADS,
+    LABEL_AXES,
     LABEL_HEADS,
     confidence_advice,
     confidence_rows,
@@ -213,7 +214,8 @@ def _cards(model: Mapping[str, Any], *, alone: bool) -> list[dict[str, Any]]:
         says = lean(bins) if not audit.get("labels") else mean_words(audit, bins)
         view = {"bins": bins, "says": f"{says} {_outside(bins)}", "rows": bin_rows(bins)}
         identity = f"reliability-{model['id']}-{number}"
-        cards.append({"id": identity, "mark": model["mark"], "label": label, "views": {"": view}})
+        words = LABEL_AXES if audit.get("labels") else ("confidence", "accuracy")
+        cards.append({"id": identity, "mark": model["mark"], "label": label, "views": {"": view}, "words": words})
     return cards
 
 
@@ -294,7 +296,7 @@ def _figures(
 def _diagram(card: Mapping[str, Any], end: float | None) -> Figure:
     if "bins" in card:
         return risk_reliability_figure(card["bins"], card["mark"], end=end)
-    return reliability_figure(card["views"][""]["bins"], card["mark"])
+    return reliability_figure(card["views"][""]["bins"], card["mark"], card["words"])
 
 
 def _advice(audit: Json) -> str:

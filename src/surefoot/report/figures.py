@@ -31,12 +31,13 @@ MANY_DECADES = 5
 PERCENT = ".2~%"  # of ticks: as many decimals as tell neighbours apart, and none where they need none
 
 
-def reliability_figure(bins: Bins, mark: Mark) -> Figure:
+def reliability_figure(bins: Bins, mark: Mark, words: tuple[str, str] = ("confidence", "accuracy")) -> Figure:
     """Draw accuracy over confidence with the gap between them, above a histogram of confidence.
 
     Args:
         bins: Pooled bins of one method.
         mark: Its colour.
+        words: What the two axes show.
 
     Returns:
         The figure.
@@ -49,7 +50,7 @@ def reliability_figure(bins: Bins, mark: Mark) -> Figure:
     share = [bins.count[b] / bins.total for b in filled]
     bar = {"type": "bar", "x": middle, "width": 1 / n_bins, "hoverinfo": "skip"}
     hover = {
-        "hovertemplate": "confidence %{customdata[1]:.1%}<br>accuracy %{customdata[2]:.1%}<br>"
+        "hovertemplate": f"{words[0]} %{{customdata[1]:.1%}}<br>{words[1]} %{{customdata[2]:.1%}}<br>"
         "n = %{customdata[0]:,}<extra></extra>",
         "customdata": [[bins.count[b], bins.confidence[b], bins.accuracy[b]] for b in filled],
     }
@@ -71,7 +72,7 @@ def reliability_figure(bins: Bins, mark: Mark) -> Figure:
     if bins.low is not None and bins.high is not None:
         ends = [(bins.low[b] or 0.0, bins.high[b] or 0.0) for b in filled]
         data.append(_whiskers(middle, confidence, ends))
-    return {"data": data, "layout": _reliability_layout(bins)}
+    return {"data": data, "layout": _reliability_layout(bins, words)}
 
 
 def _whiskers(x: Sequence[float], y: Sequence[float], ends: Sequence[tuple[float, float]]) -> Figure:
@@ -104,7 +105,7 @@ def _hatched(color: str, shape: str) -> Figure:
     return {"color": f"{color}/0.16", "pattern": pattern, "line": {"color": color, "width": 1}}
 
 
-def _reliability_layout(bins: Bins) -> Figure:
+def _reliability_layout(bins: Bins, words: tuple[str, str]) -> Figure:
     percent = {**AXIS, "range": [0, 1], "tickformat": ".0%", "fixedrange": True}
     quarters = [0, 0.25, 0.5, 0.75, 1]
     marked = {"type": "line", "xref": "x", "yref": "y2 domain", "y0": 0, "y1": 1}
@@ -114,8 +115,8 @@ def _reliability_layout(bins: Bins) -> Figure:
         "barmode": "overlay",
         "hovermode": "closest",
         "dragmode": False,
-        "xaxis": {**percent, "tickvals": quarters, "anchor": "y2", "title": {"text": "confidence", "standoff": 6}},
-        "yaxis": {**percent, "tickvals": quarters, "domain": [0.3, 1], "title": {"text": "accuracy", "standoff": 6}},
+        "xaxis": {**percent, "tickvals": quarters, "anchor": "y2", "title": {"text": words[0], "standoff": 6}},
+        "yaxis": {**percent, "tickvals": quarters, "domain": [0.3, 1], "title": {"text": words[1], "standoff": 6}},
         "yaxis2": {
             **percent,
             "domain": [0, 0.22],

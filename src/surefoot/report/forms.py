@@ -38,6 +38,7 @@ def size_words(audit: Json) -> str:
     return f"{n} examples, {k} {'labels' if form == 'multilabel' else 'classes'}"
 
 
+LABEL_AXES = ("probability", "frequency")
 LABEL_HEADS = ("true", "mean %", "true %", "mean − true", QUANTITIES["ece"].heading, "AUROC %", "finding")
 
 

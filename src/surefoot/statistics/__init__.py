@@ -1,6 +1,7 @@
 """Numbers over seeds, along runs and of many comparisons: the one place that reports and studies take them from."""
 
-from surefoot.statistics.multiple import bonferroni, holm, p_value, step_down
+from surefoot.corrections import holm
+from surefoot.statistics.multiple import bonferroni, p_value, step_down
 from surefoot.statistics.seeds import NOTHING, Estimate, Spread, difference, mean, ratio, spread, u_shape
 from surefoot.statistics.series import LEAST, Array, correlate, correlation, effective_size, pearson, spearman
 from surefoot.statistics.tiers import letters, tiers
