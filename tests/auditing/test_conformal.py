@@ -13,7 +13,7 @@ import pytest
 
 import surefoot as sf
 from surefoot.auditing import apply_sets, conformal
-from surefoot.auditing._reading import Folds
+from surefoot.auditing._sampling import Folds
 from surefoot.calibrators import fit_temperature
 from surefoot.errors import InputError, SplitError
 from surefoot.schema import Predictions

@@ -13,7 +13,7 @@ import torch
 import surefoot as sf
 from surefoot.auditing import audit, compare_audits, open_predictions
 from surefoot.auditing._confidence_counts import LOWER_ENDS, Cells, ConfidenceCounts
-from surefoot.auditing._reading import Folds
+from surefoot.auditing._sampling import Folds
 from surefoot.auditing.audit import audit_source
 from surefoot.auditing.thresholds import find_thresholds, risks_of
 from surefoot.errors import InputError

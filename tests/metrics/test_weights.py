@@ -324,3 +324,25 @@ def test_the_risk_coverage_curve_of_weights_goes_through_that_of_repeated_rows()
     weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     plain = risk_coverage(confidence.repeat_interleave(weights.long()), correct.repeat_interleave(weights.long()))
     torch.testing.assert_close(risk_coverage(confidence, correct, weights), plain[[0, 3, 5]])
+
+
+@pytest.mark.parametrize("name", ["debiased_ece", "debiased_rms_ce", "ece", "mce", "rms_ce"])
+def test_what_chance_makes_of_uneven_weights_is_finite(name: str) -> None:
+    rng = np.random.default_rng(2)
+    logits, labels = 3 * rng.standard_normal((2000, 4)), rng.integers(0, 4, 2000)
+    logits[np.arange(2000), labels] += 2
+    weights = rng.lognormal(size=2000)
+    probs = torch.from_numpy(logits).softmax(1)
+    found = chance(name, probs, torch.from_numpy(labels), torch.from_numpy(weights))
+    assert 0 < found.expected < found.limit < 1
+    assert math.isfinite(found.estimate)
+
+
+def test_bins_of_hits_alone_have_no_noise_however_weights_are_rounded() -> None:
+    finish = METRICS["debiased_ece"].facts["finish"]
+    count = torch.tensor([3.0, 7.0], dtype=torch.float64)
+    hits = count * (1 + 4e-16)
+    assert hits[0] > count[0]
+    rest = torch.stack([count, count, count, 0 * count])
+    sums = torch.cat([torch.stack([count, 0.75 * count, hits]), rest])
+    assert finish(sums).item() == pytest.approx(0.25)  # all are right at 75 %: the plain ECE

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, get_args
 
 import torch
 from torch import Tensor
 
 from surefoot.auditing._multilabel import has_several
+from surefoot.auditing._names import Kind
 from surefoot.auditing._source import Raw, Source
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream, top_label
 from surefoot.metrics._binning import bin_sums
+from surefoot.metrics._wide import OF_WIDE, WideRows
 from surefoot.registry import Part
 from surefoot.schema import Form
 
@@ -80,6 +82,22 @@ def form_of(source: Source, first: Raw) -> Form:
 def has_classes(form: Form, n_classes: int) -> bool:
     """Return whether a column stands for the same class in every row, and tables over classes can be kept."""
     return form == "multiclass" and n_classes <= MOST_CLASSES
+
+
+def is_wide(kind: Kind | None, form: Form, n_classes: int, means: Iterable[Part] = ()) -> bool:
+    """Return whether rows are logits over a vocabulary, of which the softmax need not be written down.
+
+    Args:
+        kind: Logits or probabilities.
+        form: Of the predictions.
+        n_classes: How many classes there are.
+        means: Metrics that are wanted as means over rows; others than those of ``OF_WIDE`` need every probability.
+
+    Returns:
+        Whether :func:`~surefoot.metrics._wide.wide_rows` is enough.
+    """
+    wide = kind == "logits" and form == "multiclass" and not has_classes(form, n_classes)
+    return wide and all(part.name in OF_WIDE for part in means)
 
 
 def fitting(keys: Sequence[str], form: Form, n_classes: int, *, asked: bool) -> tuple[str, ...]:
@@ -184,9 +202,14 @@ class ConfidenceBins:
         self.sums = self.sums + sums if self.sums.shape == sums.shape else sums
 
 
-def bins_of(form: Form, n_bins: int) -> Bins:
-    """Return empty bins of the confidence."""
-    return ConfidenceBins(n_bins) if form == "confidence" else Stream("ece", n_bins=n_bins)
+def bins_of(form: Form, n_bins: int, *, wide: bool = False) -> Bins:
+    """Return empty bins of the confidence; of wide rows they take :func:`as_confidence`, as those of confidences do."""
+    return ConfidenceBins(n_bins) if wide or form == "confidence" else Stream("ece", n_bins=n_bins)
+
+
+def as_confidence(rows: WideRows) -> tuple[Tensor, Tensor]:
+    """Return wide rows as confidences: two columns, of being wrong and of being right, and 1 where it was right."""
+    return torch.stack([1 - rows.confidence, rows.confidence], 1), rows.correct.long()
 
 
 def top_of(form: Form) -> Top:

@@ -6,26 +6,28 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.auditing._choices import joined, with_possible_truth
+from surefoot.auditing._choices import with_possible_truth
 from surefoot.auditing._confidence_counts import ConfidenceCounts
 from surefoot.auditing._counted import ValueSums, Weighing, counted, weights_of
 from surefoot.auditing._doubts import doubts_about
-from surefoot.auditing._forms import Bins, bins_of, has_classes, is_mean, scale_of, top_of
+from surefoot.auditing._forms import Bins, as_confidence, bins_of, has_classes, is_mean, is_wide, scale_of, top_of
 from surefoot.auditing._kind import no_probabilities
 from surefoot.auditing._labels import Array
+from surefoot.auditing._sampling import Folds, Sample
 from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
 from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream
 from surefoot.metrics._weights import require_weights
+from surefoot.metrics._wide import wide_rows
 from surefoot.registry import Part
 from surefoot.schema import Form, Predictions
-from surefoot.seeding import generator
 
 if TYPE_CHECKING:
     from surefoot.auditing._slicing import Slicing
@@ -122,11 +124,12 @@ def read(
         Sums, slices and samples. The same rows of equally long sources are sampled, so two can be paired. Labels that
         can hardly belong to the scores are refused.
     """
-    reading = Reading(bins_of(source.form, n_bins), Stream("classwise_ece", n_bins=n_bins), form=source.form)
-    reading.rows_digest = source.rows_digest
-    top = top_of(source.form)
     parts = {key: part_of(key, n_bins) for key in dict.fromkeys([*ALWAYS, *metrics])}
     means = {key: found for key, found in parts.items() if is_mean(found[0], source.form)}
+    wide = is_wide(source.kind, source.form, source.n_classes, (part for part, _ in means.values()))
+    bins = partial(bins_of, source.form, n_bins, wide=wide)
+    reading = Reading(bins(), Stream("classwise_ece", n_bins=n_bins), form=source.form)
+    reading.rows_digest = source.rows_digest
     for key, (part, options) in parts.items():
         if key in means:
             reading.values[key], reading.of_wrong[key] = ValueSums(), ValueSums()
@@ -135,33 +138,30 @@ def read(
     digest = hashlib.blake2b(digest_size=16)
     rows, tops, folds = Sample("rows"), Sample("top labels"), Folds()
     for chunk in counted(source, reading.weighing):
-        log_p = log_probs(chunk, source, reading.n, where)
-        labels = torch.from_numpy(chunk.labels)
-        weights = weights_of(chunk)
+        labels, weights = torch.from_numpy(chunk.labels), weights_of(chunk)
         if weights is not None and not reading.n:
             for part, _ in parts.values():
                 require_weights(part)
-        probs = log_p.exp()
-        reading.n_classes = max(reading.n_classes, probs.shape[1])
-        reading.bins.update(probs, labels, weights)
-        if has_classes(source.form, probs.shape[1]):
-            reading.by_class = True
-            reading.class_bins.update(probs, labels, weights)
-        reading.impossible += int(log_p.gather(1, labels[:, None]).isinf().sum())
-        confidence, correct = top(probs, labels)
-        for key, (part, options) in means.items():
-            of_logs, each = part.facts.get("each_of_logs"), part.facts["each"]
-            values = of_logs(log_p, labels, **options) if of_logs else each(probs, labels, **options)
-            values = values * scale_of(part.name, source.form)
-            reading.values[key].add(values, weights)
-            reading.of_wrong[key].add(values[~correct], None if weights is None else weights[~correct])
-        for stream in reading.streams.values():
-            stream.update(probs, labels, weights)
         chunk = replace(chunk, groups={} if slicing is None else slicing.of(chunk.groups))
-        _add_slices(reading.slices, lambda: bins_of(source.form, n_bins), chunk, probs, labels)
-        if probs.shape[1] == 2 and source.form == "multiclass":
-            _add_slices(reading.class_slices, lambda: Stream("classwise_ece", n_bins=n_bins), chunk, probs, labels)
-        logits = chunk.scores if source.kind == "logits" else _logits(log_p, source).numpy().astype(chunk.scores.dtype)
+        reading.n_classes = max(reading.n_classes, chunk.scores.shape[1])
+        if wide:
+            found = wide_rows(torch.from_numpy(chunk.scores), labels)
+            logits, confidence, correct = chunk.scores, found.confidence, found.correct
+            values = {key: found.values(part.name) for key, (part, _) in means.items()}
+            probs, seen = as_confidence(found)
+        else:
+            log_p = log_probs(chunk, source, reading.n, where)
+            probs, seen = log_p.exp(), labels
+            logits, confidence, correct = _logits_of(chunk, source, log_p), *top_of(source.form)(probs, labels)
+            values = {key: _values(log_p, probs, labels, *found, source.form) for key, found in means.items()}
+            reading.impossible += int(log_p.gather(1, labels[:, None]).isinf().sum())
+        reading.bins.update(probs, seen, weights)
+        if not wide:
+            _add_classes(reading, chunk, probs, labels, weights)
+        _add_slices(reading.slices, bins, chunk, probs, seen)
+        for key, each in values.items():
+            reading.values[key].add(each, weights)
+            reading.of_wrong[key].add(each[~correct], None if weights is None else weights[~correct])
         more = () if chunk.weights is None else (chunk.weights,)
         halves = folds.next(len(labels))
         rows.add(room_for(logits.shape[1], sampled_values), logits, chunk.labels, halves, *more)
@@ -232,7 +232,7 @@ def _logits(log_p: Tensor, source: Source) -> Tensor:
 
 
 def walk(
-    source: Source, where: str, on_rows: OnRows | None = None, *, as_stored: bool = False
+    source: Source, where: str, on_rows: OnRows | None = None, *, as_stored: bool = False, wide: bool = False
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
     """Go through all rows once more, as logits in float64 with labels and weights.
 
@@ -241,6 +241,7 @@ def walk(
         where: The file, for messages.
         on_rows: Called while reading.
         as_stored: Every row once, also those that count as none or as several.
+        wide: Logits in the type that they have.
 
     Yields:
         Logits, labels, and weights where not all rows count alike.
@@ -248,13 +249,39 @@ def walk(
     start = 0
     for chunk in source.chunks() if as_stored else counted(source):
         if source.kind == "logits":
-            logits = torch.from_numpy(chunk.scores.astype(np.float64))
+            logits = torch.from_numpy(chunk.scores if wide else chunk.scores.astype(np.float64))
         else:
             logits = _logits(log_probs(chunk, source, start, where), source)
         start += len(chunk.labels)
         yield logits, torch.from_numpy(chunk.labels), weights_of(chunk)
         if on_rows:
             on_rows(start, chunk.share)
+
+
+def _logits_of(chunk: Chunk, source: Source, log_p: Tensor) -> Array:
+    if source.kind == "logits":
+        return chunk.scores
+    found: Array = _logits(log_p, source).numpy().astype(chunk.scores.dtype)
+    return found
+
+
+def _values(log_p: Tensor, probs: Tensor, labels: Tensor, part: Part, options: dict[str, Any], form: Form) -> Tensor:
+    """Return the value per row that a metric is the mean of."""
+    of_logs, of_probs = part.facts.get("each_of_logs"), part.facts["each"]
+    values: Tensor = of_logs(log_p, labels, **options) if of_logs else of_probs(probs, labels, **options)
+    return values * scale_of(part.name, form)
+
+
+def _add_classes(reading: Reading, chunk: Chunk, probs: Tensor, labels: Tensor, weights: Tensor | None) -> None:
+    """Add rows to what needs the probability of every class."""
+    if has_classes(reading.form, probs.shape[1]):
+        reading.by_class = True
+        reading.class_bins.update(probs, labels, weights)
+    for stream in reading.streams.values():
+        stream.update(probs, labels, weights)
+    if probs.shape[1] == 2 and reading.form == "multiclass":
+        new = partial(Stream, "classwise_ece", n_bins=reading.n_bins)
+        _add_slices(reading.class_slices, new, chunk, probs, labels)
 
 
 def _add_slices(
@@ -272,53 +299,3 @@ def _add_slices(
             rows = torch.from_numpy(np.flatnonzero(places == number))
             weights = None if all_weights is None else all_weights[rows]
             found.setdefault(str(name), new()).update(probs[rows], labels[rows], weights)
-
-
-class Folds:
-    """Deals rows into two halves at random, the same way in every walk through the same file."""
-
-    def __init__(self) -> None:
-        self._source = generator(0, "audit folds")
-
-    def next(self, n: int) -> Array:
-        """Return the half, 0 or 1, of each of the next n rows."""
-        halves: Array = torch.randint(2, (n,), generator=self._source).numpy()
-        return halves
-
-
-class Sample:
-    """Keeps the rows with the smallest random keys, which are drawn in the order of the rows.
-
-    Args:
-        purpose: Samples for different purposes are drawn independently.
-    """
-
-    def __init__(self, purpose: str) -> None:
-        self._source = generator(0, f"audit {purpose}")
-        self._parts: list[tuple[Array, ...]] = []
-        self._keys: list[Array] = []
-        self._limit = np.inf
-        self._room = 0
-
-    def add(self, room: int, *arrays: Array) -> None:
-        """Offer rows; of all that were offered, ``room`` are kept."""
-        self._room = room
-        keys = torch.rand(len(arrays[0]), generator=self._source, dtype=torch.float64).numpy()
-        small = keys < self._limit
-        self._keys.append(keys[small])
-        self._parts.append(tuple(array[small] for array in arrays))
-        if sum(map(len, self._keys)) > 2 * room:
-            self._shrink()
-
-    def _shrink(self) -> None:
-        keys = np.concatenate(self._keys)
-        smallest = np.argsort(keys)[: self._room]
-        self._keys = [keys[smallest]]
-        if len(keys) > self._room:
-            self._limit = float(keys[smallest[-1]])
-        self._parts = [tuple(joined(column)[smallest] for column in zip(*self._parts, strict=True))]
-
-    def taken(self) -> tuple[Array, ...]:
-        """Return the kept rows in random order, so that the first of them are a sample too."""
-        self._shrink()
-        return self._parts[0]

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from surefoot.auditing._counted import ValueSums
-from surefoot.auditing._forms import Bins, bins_of
-from surefoot.auditing._reading import Folds, OnRows, Reading, walk
+from surefoot.auditing._forms import Bins, as_confidence, bins_of, is_wide
+from surefoot.auditing._reading import OnRows, Reading, walk
+from surefoot.auditing._sampling import Folds
 from surefoot.auditing._source import Source, rows_per_chunk
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
+from surefoot.metrics._wide import wide_rows
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.reliability import Consistency, Reliability
 from surefoot.metrics.verdict import verdict_of_sums
@@ -75,24 +77,34 @@ def repair(
     else:
         pair, on = (fit(reading, reading.folds == 1), fit(reading, reading.folds == 0)), "one half of the rows"
         on += ", scored on the other, and the other way round"
-    bins, losses, folds = bins_of(source.form, n_bins), ValueSums(), Folds()
+    wide = is_wide(source.kind, source.form, reading.n_classes)
+    bins, losses, folds = bins_of(source.form, n_bins, wide=wide), ValueSums(), Folds()
     by_half = torch.tensor(pair, dtype=torch.float64)
+    score = _score_wide if wide else _score
     if source.once:  # what is gone cannot be scored
         on += f", both on {len(reading.labels):,} rows drawn at random"
         for start in range(0, len(reading.labels), step := rows_per_chunk(reading.n_classes)):
             here = slice(start, start + step)
-            logits, labels = torch.from_numpy(reading.logits[here]).double(), torch.from_numpy(reading.labels[here])
+            logits, labels = torch.from_numpy(reading.logits[here]), torch.from_numpy(reading.labels[here])
             weights = None if reading.weights is None else torch.from_numpy(reading.weights[here])
-            _score(logits / by_half[torch.from_numpy(reading.folds[here])][:, None], labels, weights, bins, losses)
+            score(logits, by_half[torch.from_numpy(reading.folds[here])], labels, weights, bins, losses)
     else:
-        for logits, labels, weights in walk(source, where, on_rows):
+        for logits, labels, weights in walk(source, where, on_rows, wide=wide):
             half = torch.from_numpy(folds.next(len(labels)))
-            _score(logits / by_half[half][:, None], labels, weights, bins, losses)
+            score(logits, by_half[half], labels, weights, bins, losses)
     after = verdict_of_sums(bins.sums, level=level)
     return Repair(overall, on, after.ece, after.consistency, losses.mean, after.reliability), ""
 
 
-def _score(logits: Tensor, labels: Tensor, weights: Tensor | None, bins: Bins, losses: ValueSums) -> None:
-    log_p = logits.log_softmax(1)
+def _score(logits: Tensor, by: Tensor, labels: Tensor, weights: Tensor | None, bins: Bins, losses: ValueSums) -> None:
+    log_p = (logits.double() / by[:, None]).log_softmax(1)
     bins.update(log_p.exp(), labels, weights)
     losses.add(-log_p.gather(1, labels[:, None]).squeeze(1), weights)
+
+
+def _score_wide(
+    logits: Tensor, by: Tensor, labels: Tensor, weights: Tensor | None, bins: Bins, losses: ValueSums
+) -> None:
+    rows = wide_rows(logits, labels, 1 / by)
+    bins.update(*as_confidence(rows), weights)
+    losses.add(-rows.log_truth, weights)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from surefoot.auditing._labels import Array
-from surefoot.auditing._reading import Folds, OnRows, Sample, log_probs
+from surefoot.auditing._reading import OnRows, log_probs
+from surefoot.auditing._sampling import Folds, Sample
 from surefoot.auditing._source import Source
 from surefoot.schema import Predictions
 

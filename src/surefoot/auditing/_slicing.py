@@ -11,7 +11,7 @@ import numpy as np
 
 from surefoot.auditing._groups import Part, read_group
 from surefoot.auditing._labels import Array
-from surefoot.auditing._reading import Sample
+from surefoot.auditing._sampling import Sample
 from surefoot.auditing._source import Source
 from surefoot.errors import InputError
 

@@ -175,7 +175,9 @@ class Source:
             elif self.percent:
                 return from_percent(found)
             return scores if found is None else found
-        if not np.isfinite(scores.sum(dtype=np.float64)) and not np.isfinite(scores).all():  # mostly one pass
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = scores.sum()  # in its own type, which is faster: a sum that overflows is looked at again
+        if not np.isfinite(total) and not np.isfinite(scores).all():  # mostly one pass
             self.refuse_gaps()
         if self.percent:
             scores = from_percent(scores)

@@ -16,7 +16,7 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._memory import Held, as_column, hold
 from surefoot.auditing._names import take_apart
 from surefoot.auditing._readers import table_suffix
-from surefoot.auditing._reading import Sample
+from surefoot.auditing._sampling import Sample
 from surefoot.auditing._scores import FittedTo, Scores, find_held_scores, find_scores, has_labels
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told

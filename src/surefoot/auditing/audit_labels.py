@@ -15,8 +15,9 @@ from surefoot.auditing._forms import fitting
 from surefoot.auditing._label_words import LabelFound, LabelRepair, Labels
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
-from surefoot.auditing._reading import Folds, OnRows, Sample, room_for
+from surefoot.auditing._reading import OnRows, room_for
 from surefoot.auditing._repair import TOO_FEW, Repair
+from surefoot.auditing._sampling import Folds, Sample
 from surefoot.auditing._source import Source
 from surefoot.auditing.result import Audit
 from surefoot.calibrators.temperature import fit_temperature

@@ -17,7 +17,8 @@ _REFERENCE = "Kumar et al. 2019, arXiv:1909.10155"
 
 def _noise(sums: Tensor, less: int) -> Tensor:
     """Estimate the variance of each bin's accuracy, with n_b − less in the denominator."""
-    accuracy, count = ratio(sums[2], sums[0]), _count(sums)
+    # Sums of weights are rounded: of hits alone their share may be a hair above 1, and would have no deviation.
+    accuracy, count = ratio(sums[2], sums[0]).clamp(0, 1), _count(sums)
     return accuracy * (1 - accuracy) / (count - less).clamp(min=1)
 
 
