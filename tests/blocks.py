@@ -74,7 +74,9 @@ def names_at_hand() -> dict[str, Any]:
     draw = torch.Generator().manual_seed(0)
     x, y = torch.randn(120, 6, generator=draw), torch.arange(120) % 3
     x[:, :3] += 2 * torch.nn.functional.one_hot(y, 3)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
     logits = 3 * torch.randn(120, 3, generator=draw)
     probs, data = logits.softmax(-1), torch.utils.data.TensorDataset(x, y)
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,9 @@ import pytest
 import torch
 
 import surefoot as sf
-from surefoot.auditing import audit, compare_audits, open_predictions
+from surefoot.auditing import audit, compare_audits
 from surefoot.auditing._confidence_counts import LOWER_ENDS, Cells, ConfidenceCounts
 from surefoot.auditing._sampling import Folds
-from surefoot.auditing.audit import audit_source
 from surefoot.auditing.thresholds import find_thresholds, risks_of
 from surefoot.errors import InputError
 from surefoot.metrics import risk_above, risk_threshold
@@ -178,11 +176,10 @@ def test_risks_as_people_write_them(risk: object) -> None:
 
 
 def test_several_labels_per_row_are_refused(tmp_path: Path) -> None:
-    logits, labels = sure(50)
-    np.savez(tmp_path / "a.npz", logits=logits, labels=labels)
-    (source,) = open_predictions(tmp_path / "a.npz")
+    probs = np.random.default_rng(0).random((50, 3))
+    np.savez(tmp_path / "a.npz", probs=probs, labels=(probs > 0.5).astype(int))
     with pytest.raises(InputError, match=r"Expected one answer per row with --risk, but a\.npz has several labels"):
-        audit_source(replace(source, form="multilabel"), None, "a.npz", 15, 0.95, None, risk=0.1)
+        sf.audit(tmp_path / "a.npz", risk=0.1)
 
 
 def counted(weights: np.ndarray | None, pieces: int, *, are_counts: bool = False) -> ConfidenceCounts:

@@ -125,7 +125,7 @@ def test_ticks_of_close_percentages_are_told_apart(tmp_path: Path) -> None:
     """Gaps of slices between −10 and −8.8 %, and ECE between 3.1 and 3.9 % under shift."""
     verdict = {"n": 50, "finding": "under-confident"}
     slices = [
-        {"value": name, "verdict": {**verdict, "gap": {"estimate": at, "low": at - 0.001, "high": at + 0.001}}}
+        {"value": name, **verdict, "verdict": verdict, "gap": {"estimate": at, "low": at - 0.001, "high": at + 0.001}}
         for name, at in (("a", -0.099), ("b", -0.089))
     ]
     column = Measure("ece", "ECE")
