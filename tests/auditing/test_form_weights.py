@@ -42,8 +42,8 @@ def confidence(way: str, path: Path, weights: np.ndarray | None, **said: Any) ->
         return sf.audit(probs=sure, labels=right, form="confidence", weights=weights, **said).audit
     if way == "predictions":
         logits = np.stack([np.zeros(len(sure)), np.log(sure / (1 - sure))], 1)
-        rows = Predictions(logits, right.astype(int), "test", form="confidence", weights=weights)
-        return sf.audit(rows, **said).audit
+        made = Predictions(logits, right.astype(int), "test", form="confidence", weights=weights)
+        return sf.audit(made, **said).audit
     return sf.audit(columns, **said).audit
 
 
@@ -70,7 +70,7 @@ def test_a_confidence_with_weights_has_the_values_of_repeated_rows(way: str, tmp
 def test_counts_of_confidences_are_repeated_rows_in_every_number(way: str, tmp_path: Path) -> None:
     found = confidence(way, tmp_path / "a", TIMES.astype(float), weights_are="counts", risk=0.2)
     wanted = confidence(way, tmp_path / "a", None, risk=0.2)
-    same = {"notes": (), "took": "", "file": ""}
+    same: dict[str, Any] = {"notes": (), "took": "", "file": ""}
     assert _rounded(replace(found, **same).to_json()) == _rounded(replace(wanted, **same).to_json())
     assert any(note.endswith(f"600 rows count as {TIMES.sum():,}.") for note in found.notes)
 
@@ -94,7 +94,7 @@ def test_repairs_of_a_confidence_are_fitted_and_scored_with_weights() -> None:
     weighted = sf.audit(probs=mixed, labels=RIGHT, form="confidence", weights=np.where(bad, 1e-9, 1.0)).audit
     assert alone.confidence is not None
     assert weighted.confidence is not None
-    mine, its = (next(x for x in a.confidence.repairs if x.name == "temperature") for a in (weighted, alone))
+    mine, its = (next(x for x in a.repairs if x.name == "temperature") for a in (weighted.confidence, alone.confidence))
     assert mine.temperature == pytest.approx(its.temperature, rel=1e-3)
 
 
@@ -140,7 +140,7 @@ def test_choices_with_weights_have_the_values_of_repeated_rows(way: str, tmp_pat
     for key, interval in wanted.measures.items():
         assert found.measures[key].estimate == pytest.approx(interval.estimate, rel=1e-9), key
     counts = audited(np.arange(600), TIMES.astype(float), weights_are="counts")
-    same = {"notes": (), "took": "", "file": ""}
+    same: dict[str, Any] = {"notes": (), "took": "", "file": ""}
     assert _rounded(replace(counts, **same).to_json()) == _rounded(replace(wanted, **same).to_json())
 
 
@@ -202,7 +202,7 @@ def test_several_labels_with_weights_have_the_values_of_repeated_rows(way: str, 
 def test_counts_of_several_labels_are_repeated_rows_in_every_number(way: str, tmp_path: Path) -> None:
     found = labelled(way, tmp_path / "a", TIMES.astype(float), weights_are="counts")
     wanted = labelled(way, tmp_path / "a", None)
-    same = {"notes": (), "took": "", "file": ""}
+    same: dict[str, Any] = {"notes": (), "took": "", "file": ""}
     assert _rounded(replace(found, **same).to_json()) == _rounded(replace(wanted, **same).to_json())
     assert found.notes[-1] == f"Each row stands for as many as its weight says: 600 rows count as {TIMES.sum():,}."
 

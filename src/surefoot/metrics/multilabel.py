@@ -268,8 +268,9 @@ def judge_labels(
     check_weights_are(weights_are)
     stream = LabelStream(n_bins)
     if weights is not None:
+        probs, labels = _checked(probs, labels)
         counts = check_weights(weights, len(probs))
         if weights_are == "counts":
-            (probs, labels), weights = repeated(counts, *_checked(probs, labels)), None
+            (probs, labels), weights = repeated(counts, probs, labels), None
     stream.update(probs, labels, weights)
     return stream.micro(level=level), stream.each(level=level)
