@@ -9,6 +9,9 @@ from surefoot.auditing._choices import joined
 from surefoot.auditing._labels import Array
 from surefoot.seeding import generator
 
+_MOST_PARTS = 64
+_GATHERED = 1 << 27  # bytes that may be there twice for a moment
+
 
 class Folds:
     """Deals rows into two halves at random, the same way in every walk through the same file."""
@@ -45,6 +48,10 @@ class Sample:
         self._parts.append(tuple(array[small] for array in arrays))
         if sum(map(len, self._keys)) > 2 * room:
             self._shrink()
+        if len(self._parts) >= _MOST_PARTS and sum(each.nbytes for part in self._parts for each in part) <= _GATHERED:
+            # Many small arrays among the large ones of each chunk would keep memory from being given back.
+            self._parts = [tuple(joined(column) for column in zip(*self._parts, strict=True))]
+            self._keys = [np.concatenate(self._keys)]
 
     def _shrink(self) -> None:
         keys = np.concatenate(self._keys)
