@@ -192,3 +192,18 @@ def test_only_what_fits_a_confidence_is_fitted(tmp_path: Path) -> None:
     assert names == {"none", "temperature", "platt", "beta", "isotonic"}
     with pytest.raises(InputError, match="for confidence, but got 'dirichlet': a confidence says how sure"):
         sf.calibrate({"confidence": sure, "correct": right}, method="dirichlet")
+
+
+def test_a_folder_of_parts_is_read_as_one(tmp_path: Path) -> None:
+    sure, right = made(600)
+    texts, votes = [f"{each:.6f}" for each in sure], [str(int(each)) for each in right]
+    whole = sf.audit(write(tmp_path / "all.csv", texts, votes))
+    (tmp_path / "parts").mkdir()
+    for number, rows in enumerate((slice(0, 250), slice(250, 600))):
+        write(tmp_path / "parts" / f"{number}.csv", texts[rows], votes[rows])
+    found = sf.audit(tmp_path / "parts")
+    assert found.audit.form == "confidence"
+    assert found.measures["ece"].estimate == pytest.approx(whole.measures["ece"].estimate, abs=1e-12)
+    np.save(tmp_path / "a.npy", sure)
+    with pytest.raises(InputError, match=r"Expected a table or an \.npz with --form confidence, but got a\.npy"):
+        sf.audit(tmp_path / "a.npy", form="confidence")

@@ -9,26 +9,25 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
-from surefoot.auditing._batches import is_batches, open_batches
+from surefoot.auditing._batches import is_batches
 from surefoot.auditing._beside import labels_file, with_labels
 from surefoot.auditing._choices import choice_words, counts_of
-from surefoot.auditing._confidence import find_columns, npz_batches, open_confidence
 from surefoot.auditing._forms import form_of
-from surefoot.auditing._harness import open_samples, sample_files
+from surefoot.auditing._harness import sample_files
 from surefoot.auditing._kind import tell_kind
 from surefoot.auditing._labels import Meaning, Places, in_words, missing_labels, one_per_row, possible, texts_of
 from surefoot.auditing._memory import Held, hold
-from surefoot.auditing._multilabel import open_label_columns, settled_labels
+from surefoot.auditing._multilabel import settled_labels
+from surefoot.auditing._open_forms import ignoring_for, open_form
 from surefoot.auditing._parts import join_sources, names_in, same_labels
 from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path
-from surefoot.auditing._readers import TABLES, Batches, has_header, read_table, table_suffix
+from surefoot.auditing._readers import has_header, read_table, table_suffix
 from surefoot.auditing._skipping import without_gaps
 from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._stored import arrays_in
-from surefoot.auditing._tables import columns_in, open_table
-from surefoot.auditing._tokens import ignoring, open_held_tokens
+from surefoot.auditing._tables import open_table
+from surefoot.auditing._tokens import open_held_tokens
 from surefoot.auditing._told import Said, Told
-from surefoot.auditing._weights import pick_weights
 from surefoot.errors import InputError
 from surefoot.schema import Form
 
@@ -53,7 +52,7 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     groups, counting = tuple(told.get("groups", ())), told.get("weights_are")
     if not is_path(source) and not is_batches(source):
         source = hold(source)
-    found = _open_form(source, told)
+    found = open_form(source, told, name_of(source))
     if not found:
         opened = _open_parts(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
         found = [ignoring_for(each, told) for each in opened]
@@ -68,104 +67,6 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         else _settled(each, told.get("kind"), told.get("labels_are"), told.get("form"))
         for each in found
     ]
-
-
-def _open_form(source: Any, told: Told) -> list[Source]:
-    """Open predictions of a form of their own; none where they are scores of classes."""
-    found = _form_source(source, told)
-    if found and isinstance(told.get("weights"), str) and not found[0].weights:
-        raise InputError(
-            f"Expected no --weights with this form, but got {told.get('weights')!r} for {found[0].where}. Leave it out."
-        )
-    return found
-
-
-def _form_source(source: Any, told: Told) -> list[Source]:
-    groups = tuple(told.get("groups", ()))
-    if is_path(source) and isinstance(source, str | Path) and (samples := sample_files(source)):
-        return [open_samples(source, samples, told.get("normalise"), told.get("labels_are"), groups)]
-    if told.get("normalise"):
-        raise InputError(
-            f"Expected --normalise with samples of lm-evaluation-harness, but {name_of(source)} has others. Omit it."
-        )
-    if is_batches(source):
-        return [ignoring_for(open_batches(source, told.get("class_axis")), told)]
-    confidence, several = _confidence(source, told), _several(source, told)
-    return [confidence] if confidence is not None else [several] if several is not None else []
-
-
-def _confidence(source: Any, told: Told) -> Source | None:
-    """Open a confidence beside whether it was right, where names or somebody says that this is it."""
-    form = told.get("form")
-    if form not in (None, "confidence"):
-        return None
-    path = _one_file(source)
-    if is_path(source) and (path is None or table_suffix(path) not in SUFFIXES or path.suffix == ".npy"):
-        return None
-    where = name_of(source)
-    if path is None:
-        batches: Batches = hold(source).batches
-    else:
-        batches = npz_batches(path) if path.suffix == ".npz" else read_table(find_files(path), told.get("header"))
-    if path is not None and path.suffix == ".npz":
-        shapes = {name: shape for name, (shape, _) in arrays_in(path).items()}
-        names, lists = list(shapes), [name for name, shape in shapes.items() if len(shape) > 1]
-    else:
-        names, lists = columns_in(batches)
-    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
-    if form is None and is_path(source) is False and hold(source).form != "multiclass":
-        return None
-    chosen = find_columns(names, lists, form is not None, scores, told.get("labels"))
-    if chosen is None and form is not None:
-        raise InputError(
-            f"Expected columns such as confidence and correct, but {where} has {', '.join(names[:8])}. Say which with "
-            "--scores and --labels."
-        )
-    if chosen is None:
-        return None
-    said = told.get("weights")
-    if missing := [
-        name for name in (*chosen, *groups, *([said] if isinstance(said, str) else [])) if name not in names
-    ]:
-        raise InputError(f"Expected a column {missing[0]!r}, but {where} has {', '.join(names[:8])}. Check its name.")
-    weight, notes = pick_weights(names, said, {*chosen, *groups}, "Column")
-    found = open_confidence(where, batches, chosen, groups, told.get("kind"), notes, weight)
-    if found.first() is None:
-        raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
-    return found
-
-
-def ignoring_for(source: Source, told: Told) -> Source:
-    """Leave out rows whose label does not count: as told, or of tokens and pixels those of −100."""
-    if told.get("class_axis") is not None and not source.tokens:
-        raise InputError(
-            f"Expected --class-axis with scores of more than two axes, but {source.where} has no others. Leave it out."
-        )
-    return ignoring(source, told.get("ignore_index"), tokens=source.tokens)
-
-
-def _one_file(source: Any) -> Path | None:
-    """Return the path where a source is one file."""
-    if not isinstance(source, str | Path) or not Path(source).expanduser().is_file():
-        return None
-    return Path(source).expanduser()
-
-
-def _several(source: Any, told: Told) -> Source | None:
-    """Open a table with a column of scores per label, where several can be true; None for one of another kind."""
-    if told.get("form") not in (None, "multilabel"):
-        return None
-    if is_path(source):
-        path = _one_file(source)
-        if path is None or table_suffix(path) not in TABLES:
-            return None
-        batches: Batches = read_table(find_files(path), told.get("header"))
-    else:
-        batches = hold(source).batches
-    groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
-    said = told.get("form") is not None
-    weights = told.get("weights")
-    return open_label_columns(name_of(source), batches, groups, told.get("labels"), scores, said, weights)
 
 
 def name_of(source: Any) -> str:
