@@ -32,6 +32,7 @@ FORM = (
 NORMALISE = "Of lm-evaluation-harness: log-likelihoods as they are (none), or by length or bytes of the choice."
 IGNORE_INDEX = "Label of tokens or pixels that do not count. Default: -100."
 CLASS_AXIS = "Which axis is that of the classes, where shapes do not tell: 1 of (B, C, H, W), -1 of (B, T, V)."
+SCORE_OF = "Of two classes with one score per row, the name of the one whose score it is. Default: by names."
 MODEL = "Which model, where a file holds several."
 
 

@@ -18,6 +18,7 @@ from surefoot.api._audit import (
     NORMALISE,
     PERCENT,
     PROBS,
+    SCORE_OF,
     SCORES,
     SKIP_MISSING,
     WEIGHTS,
@@ -70,6 +71,7 @@ def calibrate(
     skip_missing: bool = False,
     header: bool | None = None,
     model: str | None = None,
+    positive: str | None = None,
     on_rows: OnRows | None = None,
     on_step: OnStep | None = None,
 ) -> Fitted: ...
@@ -96,6 +98,7 @@ def calibrate(
     skip_missing: Annotated[bool, SKIP_MISSING] = False,
     header: Annotated[bool | None, HEADER] = None,
     model: Annotated[str | None, MODEL] = None,
+    positive: Annotated[str | None, SCORE_OF] = None,
     on_rows: OnRows | None = None,
     on_step: OnStep | None = None,
 ) -> CalibratedModel | Fitted:
@@ -121,6 +124,7 @@ def calibrate(
         skip_missing: Leave rows with a gap out, instead of refusing them.
         header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
+        positive: Of two classes with one score per row, the name of the one whose score it is.
         on_rows: Called while reading.
         on_step: Called before every fit: how many are done, of how many, and the calibrator that comes next.
 
@@ -153,7 +157,7 @@ def calibrate(
         skip_missing=skip_missing,
         header=header,
     )
-    told |= read_form(form, normalise, ignore_index, class_axis)
+    told |= {**read_form(form, normalise, ignore_index, class_axis), "score_of": positive}
     return fit(source, method=method, n_folds=folds, model=model, on_rows=on_rows, on_step=on_step, **told)
 
 
@@ -177,6 +181,7 @@ def repair(
     skip_missing: bool = False,
     header: bool | None = None,
     model: str | None = None,
+    positive: str | None = None,
     on_rows: OnRows | None = None,
 ) -> Applied:
     """Repair a file of predictions with a saved calibrator; never the rows that it was fitted on.
@@ -200,6 +205,7 @@ def repair(
         skip_missing: Leave rows with a gap out, instead of refusing them.
         header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
+        positive: Of two classes with one score per row, the name of the one whose score it is.
         on_rows: Called while reading.
 
     Returns:
@@ -214,7 +220,7 @@ def repair(
         skip_missing=skip_missing,
         header=header,
     )
-    told |= read_form(form, normalise, ignore_index, class_axis)
+    told |= {**read_form(form, normalise, ignore_index, class_axis), "score_of": positive}
     return apply(Path(calibrator), source, Path(out), model=model, on_rows=on_rows, **told)
 
 

@@ -128,6 +128,17 @@ def score_like(names: Iterable[str]) -> bool:
     return several or any((part := take_apart(name)) and part.role in ("logits", "probs") for name in names)
 
 
+def class_of_column(name: str) -> str | None:
+    """Return the class that a column of scores is called after; None where its name tells none.
+
+    Example:
+        >>> class_of_column("prob_sick"), class_of_column("score")
+        ('sick', None)
+    """
+    match = _COLUMN.match(name) or _VAGUE.match(name)
+    return match["name"] if match else None
+
+
 def by_hand(columns: Sequence[str], label: str) -> Pick:
     """Pair columns of scores that somebody named with labels; a common prefix tells of which kind they are."""
     matches = [_COLUMN.match(column) or _VAGUE.match(column) for column in columns]

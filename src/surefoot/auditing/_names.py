@@ -15,7 +15,10 @@ Split = Literal["", "train", "calibration", "test"]
 
 _WORDS: dict[Role, tuple[str, ...]] = {
     "logits": ("logits", "logit", "log probs", "logprobs", "log prob", "log softmax", "log probabilities"),
-    "probs": ("probabilities", "probability", "probs", "prob", "proba", "softmax", "y prob", "y proba", "p"),
+    "probs": (
+        *("probabilities", "probability", "probs", "prob", "proba", "softmax", "y prob", "y proba", "p", "p1"),
+        "risk",
+    ),
     "scores": (
         *("predictions", "prediction", "preds", "pred", "scores", "score", "outputs", "output", "y score", "y pred"),
     ),

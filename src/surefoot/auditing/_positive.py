@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from surefoot.auditing._labels import whole
 from surefoot.errors import InputError
 
 _YES = {"1", "true", "yes", "y", "t", "positive", "pos", "event", "case", "present", "sick", "ill", "diseased"}
@@ -41,7 +42,7 @@ def choose_positive(class_names: tuple[str, ...], asked: str | None, where: str)
     shown = class_names or ("class 0", "class 1")
     if asked is not None:
         index, how = _asked(class_names, asked.strip(), where), "as you said"
-    elif (told := _told(class_names)) is not None:
+    elif (told := yes_of(class_names)) is not None:
         index, how = told, "by its name; --positive chooses"
     else:
         index, how = 1, "the second class; --positive chooses"
@@ -60,8 +61,21 @@ def _asked(class_names: tuple[str, ...], asked: str, where: str) -> int:
     raise InputError(f"Expected --positive to be {known}, but got {asked!r}, which {where} does not have.")
 
 
-def _told(class_names: tuple[str, ...]) -> int | None:
-    """Find the class whose name says yes, or whose counterpart's says no, where only one does."""
+def yes_of(class_names: tuple[str, ...]) -> int | None:
+    """Find the class whose name says yes, or whose counterpart's says no, where only one does.
+
+    Args:
+        class_names: Of two classes; empty where they have none.
+
+    Returns:
+        Its place; None where names do not tell. Of numbers only 0 and 1 do.
+
+    Example:
+        >>> yes_of(("sick", "healthy")), yes_of(("1", "2")) is None
+        (0, True)
+    """
     folded = [name.strip().lower() for name in class_names]
+    if set(folded) != {"0", "1"} and folded and all(whole(name) is not None for name in folded):
+        return None
     yes = [name in _YES or other in _NO for name, other in zip(folded, reversed(folded), strict=True)]
     return yes.index(True) if sum(yes) == 1 else None

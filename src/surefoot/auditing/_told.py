@@ -32,6 +32,7 @@ class Told(TypedDict, total=False):
         normalise: Of files of lm-evaluation-harness: log-likelihoods as they are, or divided by how long a choice is.
         ignore_index: The label of tokens or pixels that do not count.
         class_axis: Which axis of an array with more than two is that of the classes.
+        score_of: Of two classes with one score per row, the name of the one whose score it is.
     """
 
     kind: Said | None
@@ -47,3 +48,4 @@ class Told(TypedDict, total=False):
     normalise: Normalise | None
     ignore_index: int | None
     class_axis: int | None
+    score_of: str | None

@@ -64,6 +64,7 @@ def audit(
     Returns:
         One audit per model in the file.
     """
+    told["score_of"] = positive
     sources = open_predictions(source, **told)
     name = name_of(source)
     found = choose(sources, model, name)

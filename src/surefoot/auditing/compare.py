@@ -58,6 +58,7 @@ def compare_audits(
     both = (source_a, source_b)
     names = told_apart(both) if all(map(is_path, both)) else [name_of(each) for each in both]
     for source, name in zip(both, names, strict=True):
+        told["score_of"] = positive
         chosen = choose_one(open_predictions(source, **told), model, name)
         read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics, risk))
     check_same_examples(read)

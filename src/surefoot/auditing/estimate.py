@@ -122,6 +122,7 @@ def estimate(
     if n_bins < 1:
         raise InputError(f"Expected bins ≥ 1, but got {n_bins}.")
     where = name_of(reference)
+    told["score_of"] = positive
     opened, _ = choose_one(open_predictions(reference, **told), model, where)
     check_plain(opened, ("multiclass", "confidence"), where)
     reading = read(opened, n_bins=n_bins, where=where, on_rows=on_rows)

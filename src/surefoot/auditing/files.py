@@ -11,6 +11,7 @@ from typing import Any, Unpack
 from surefoot.auditing._arrays import labels_beside, open_npy, open_npz
 from surefoot.auditing._batches import is_batches
 from surefoot.auditing._beside import labels_file, with_labels
+from surefoot.auditing._binary import names_of_two
 from surefoot.auditing._choices import choice_words, counts_of
 from surefoot.auditing._forms import form_of
 from surefoot.auditing._harness import sample_files
@@ -27,9 +28,8 @@ from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._stored import arrays_in
 from surefoot.auditing._tables import open_table
 from surefoot.auditing._tokens import open_held_tokens
-from surefoot.auditing._told import Said, Told
+from surefoot.auditing._told import Told
 from surefoot.errors import InputError
-from surefoot.schema import Form
 
 __all__ = ["SUFFIXES", "files_of", "is_path", "name_of", "open_predictions"]
 
@@ -61,12 +61,7 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         raise InputError(f"Expected weights beside --weights-are, but {found[0].where} has none. Say --weights NAME.")
     if told.get("skip_missing"):
         found = [without_gaps(each) for each in found]
-    return [
-        each
-        if each.form in ("choices", "confidence") and each.settled
-        else _settled(each, told.get("kind"), told.get("labels_are"), told.get("form"))
-        for each in found
-    ]
+    return [each if each.form in ("choices", "confidence") and each.settled else _settled(each, told) for each in found]
 
 
 def name_of(source: Any) -> str:
@@ -81,6 +76,11 @@ def _open_held(held: Held, told: Told) -> list[Source]:
     groups, scores = tuple(told.get("groups", ())), tuple(told.get("scores", ()))
     weights = held.weights if weights is None else weights
     found = open_held_tokens(held, groups, told.get("labels"), scores, told.get("class_axis"))
+    if found and isinstance(weights, str):
+        raise InputError(
+            f"Expected no weights with scores of more than two axes, but got {weights!r} in {held.name}. Flatten all "
+            "of them to rows, or leave the weights out."
+        )
     found = found or open_table(held.name, held.batches, groups, told.get("labels"), scores, weights=weights)
     if held.class_names:
         found = [replace(each, class_names=held.class_names) for each in found]
@@ -145,8 +145,9 @@ def files_of(source: Path | str, labels: str | None = None) -> list[Path]:
     return [*found, beside] if beside is not None and beside.is_file() else found
 
 
-def _settled(source: Source, kind: Said | None, labels_are: Meaning | None, form: Form | None = None) -> Source:
+def _settled(source: Source, said: Told) -> Source:
     """Settle what scores and labels are: as told, by name, or by their values."""
+    kind, labels_are, form = said.get("kind"), said.get("labels_are"), said.get("form")
     first = replace(source, kind="probs").first()
     if first is None:
         raise InputError(f"Expected at least one row, but {source.where} has none. Check the file.")
@@ -155,6 +156,8 @@ def _settled(source: Source, kind: Said | None, labels_are: Meaning | None, form
         return settled_labels(source, kind, first)
     scores = replace(source, kind="probs").scores(first)
     n_classes = scores.shape[1]
+    two = _two_names(source, first, said) if first.scores.ndim == 1 else None
+    source = source if two is None else replace(source, class_names=two[0])
     names = source.class_names
     if names and len(names) != n_classes:
         raise InputError(
@@ -166,7 +169,7 @@ def _settled(source: Source, kind: Said | None, labels_are: Meaning | None, form
         else tell_kind(scores if source.form == "choices" else first.scores, source.kind, source.where)
     )
     found = replace(source, kind="probs" if told == "percent" else told, percent=told == "percent")
-    meaning, why = _meaning(found, first, n_classes, labels_are)
+    meaning, why = _meaning(found, first, n_classes, labels_are) if two is None else ("names", two[1])
     is_choice = source.form == "choices"
     read_as = choice_words(counts_of(first.scores), meaning) if is_choice else in_words(meaning, n_classes)
     took = f"{source.took} ({told}, {how}); labels read as {read_as}{why}"
@@ -178,6 +181,17 @@ def _settled(source: Source, kind: Said | None, labels_are: Meaning | None, form
         settled=found.settled or labels_are is not None,
         notes=(*found.notes, *_twice(found, meaning)),
     )
+
+
+def _two_names(source: Source, first: Raw, said: Told) -> tuple[tuple[str, str], str] | None:
+    """Name two classes with one score per row after their labels, where these are not 0 and 1."""
+    if source.form != "multiclass" or source.class_names or source.meaning is not None or said.get("labels_are"):
+        return None
+    labels, _ = one_per_row(first.labels, first.scores.shape, source.where)
+    if set(texts_of(labels[~missing_labels(labels, ())])) <= {"0", "1"}:
+        return None
+    found = names_of_two(_all_texts(source), source.columns[0][0], said.get("score_of"), source.where)
+    return None if found is None else (found[0], f"; the score is that of {found[0][1]!r}, {found[1]}")
 
 
 def _meaning(source: Source, first: Raw, n_classes: int, said: Meaning | None) -> tuple[Meaning, str]:

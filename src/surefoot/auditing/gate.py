@@ -69,6 +69,7 @@ def check(
     name = name_of(source)
     wanted = [canonical(key) for _, key, _ in limits]
     compared = None if compare is None else [canonical(key) for key in compare]
+    told["score_of"] = positive
     opened, _ = choose_one(open_predictions(source, **told), model, name)
     check_plain(opened, ("multiclass", "choices", "confidence"), name)
     means = [key for key in dict.fromkeys((*wanted, *(compared or ()))) if key not in (*OF_BINS, *OF_RISK)]

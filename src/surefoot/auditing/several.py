@@ -67,6 +67,7 @@ def audit_several(
     if names and len(set(names)) != len(names):
         raise InputError(f"Expected names that differ, but got {', '.join(names)}. Rename one.")
     called = list(names) or _names(sources)
+    told["score_of"] = positive
     read: list[Read] = []
     for source, name in zip(sources, called, strict=True):
         found = open_predictions(source, **told)
