@@ -24,6 +24,7 @@ NAMES = {
     "optimizers": "nadam",
     "ensembles": "moving_average",
     "calibrators": "matched",
+    "sets": "margin",
     "trackers": "weight_norm",
     "data": "two_moons",
     "models": "perceptron",
@@ -101,7 +102,7 @@ def test_contract_tests_run_on_them(site: Path, tmp_path: Path) -> None:
     """In a copy of the tests, because the ones here are being run."""
     shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    rooms = ("losses", "metrics", "optim", "ensembles", "calibrators", "trackers", "models")
+    rooms = ("losses", "metrics", "optim", "ensembles", "calibrators", "prediction_sets", "trackers", "models")
     files = [f"tests/{room}/test_contract.py" for room in rooms]
     files += ["tests/data/test_loaders.py", "tests/data/test_augment.py", "tests/studies/test_studies.py"]
     # All studies are run together where results are looked at: what each says is checked here.

@@ -18,7 +18,7 @@ def test_specs_survive_json() -> None:
 
 def test_ids_name_what_determines_a_run() -> None:
     spec = make_spec("csam")
-    same = make_spec("csam:gamma=1.0,rho=0.2")
+    same = make_spec("csam:gamma=1.0,rho=0.1")
     assert spec.run_id("data", "1") == same.run_id("data", "1")
     others = [
         make_spec("csam:gamma=2").run_id("data", "1"),

@@ -64,12 +64,11 @@ def test_the_score_of_the_other_class_is_turned_round() -> None:
 def test_names_that_do_not_tell_are_asked_about(tmp_path: Path, run_command: RunCommand) -> None:
     rows = "".join(f"{risk},{label}\n" for risk, label in zip(RISK, labelled("A", "B"), strict=True))
     (tmp_path / "a.csv").write_text(f"risk,label\n{rows}")
-    says = (
-        "Expected to know whose score 'risk' is, but labels are 'A' and 'B' in a.csv. Say --positive B or --positive A."
-    )
+    says = "Error: Expected to know whose score 'risk' is, but labels are 'A' and 'B' in a.csv. "
+    says += "Say --positive B or --positive A.\n"
     for command in (("audit", "a.csv"), ("calibrate", "a.csv"), ("check", "a.csv", "--max-ece", "0.1")):
         done = run_command(*command)
-        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"Error: {says} Say --positive B or --positive A.\n")
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
     assert "mean P(B)" in run_command("audit", "a.csv", "--positive", "B", "--no-page").stdout
     assert run_command("calibrate", "a.csv", "--positive", "B").returncode == 0
     with pytest.raises(InputError, match="would be if the two classes changed places"):

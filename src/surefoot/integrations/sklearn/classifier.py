@@ -194,6 +194,7 @@ class SurefootClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         if self.early_stopping:
             callbacks.append(("early_stopping", EarlyStopping(patience=self.patience, load_best=True, sink=_silent)))
         options = {} if held_out is not None else {"callbacks__valid_acc": None, "callbacks__valid_loss": None}
+        options |= {} if self.verbose else {"callbacks__print_log": None}  # which prints where print is not its own
         return TrainingNet(
             model,
             plan=plan,
