@@ -187,8 +187,8 @@ def _two_names(source: Source, first: Raw, said: Told) -> tuple[tuple[str, str],
     """Name two classes with one score per row after their labels, where these are not 0 and 1."""
     if source.form != "multiclass" or source.class_names or source.meaning is not None or said.get("labels_are"):
         return None
-    labels, _ = one_per_row(first.labels, first.scores.shape, source.where)
-    if set(texts_of(labels[~missing_labels(labels, ())])) <= {"0", "1"}:
+    labels, is_one_hot = one_per_row(first.labels, (len(first.scores), 2), source.where)
+    if is_one_hot or set(texts_of(labels[~missing_labels(labels, ())])) <= {"0", "1"}:
         return None
     found = names_of_two(_all_texts(source), source.columns[0][0], said.get("score_of"), source.where)
     return None if found is None else (found[0], f"; the score is that of {found[0][1]!r}, {found[1]}")
