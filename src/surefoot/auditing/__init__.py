@@ -15,14 +15,13 @@ from surefoot.auditing.audit import audit
 from surefoot.auditing.baseline import Baseline, load_baseline
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.checked import Gate
-from surefoot.auditing.compare import compare_audits
 from surefoot.auditing.conformal import FittedSets, conformal
 from surefoot.auditing.estimate import Estimate, estimate
 from surefoot.auditing.files import files_of, open_predictions
 from surefoot.auditing.gate import check
 from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
-from surefoot.auditing.several import Several, audit_several
+from surefoot.auditing.several import Several, audit_several, compare_audits
 from surefoot.auditing.thresholds import Threshold
 
 __all__ = [

@@ -11,33 +11,17 @@ from torch import Tensor
 from surefoot.auditing._forms import CALIBRATORS_OF
 from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import Reading
+from surefoot.auditing._repair import CalibratorEffect, is_repaired
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics._binning import bin_sums
 from surefoot.metrics._weights import mean as weighted_mean
 from surefoot.metrics.interval import Interval
-from surefoot.metrics.reliability import Reliability
 from surefoot.metrics.verdict import CalibrationVerdict, verdict_of_sums
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
 
 _ROWS = 200_000  # on which repairs are fitted and scored
 _FEW = 5  # right or wrong ones; a repair fitted on fewer says nothing
-_LEFT = 0.25  # of the gap, and of the ECE, that may be left for a repair to be called one
-
-
-@dataclass(frozen=True)
-class ConfidenceRepair:
-    """What a calibrator makes of the confidence, on rows that it was not fitted on. Fractions; NLL in nats."""
-
-    name: str
-    temperature: float | None
-    mean: float
-    gap: Interval
-    ece: Interval
-    nll: float
-    repairs: bool
-    """Whether chance explains what is left of the gap and of the ECE; or nearly so."""
-    reliability: Reliability
 
 
 @dataclass(frozen=True)
@@ -48,12 +32,12 @@ class OfConfidence:
     right: Interval
     nll: float
     """Before any repair, on the rows that repairs are scored on."""
-    repairs: tuple[ConfidenceRepair, ...]
+    repairs: tuple[CalibratorEffect, ...]
     fitted_on: str
     why_no_repair: str
 
     @property
-    def advised(self) -> tuple[ConfidenceRepair, ...]:
+    def advised(self) -> tuple[CalibratorEffect, ...]:
         """The repairs to use: a temperature where it is enough, else all others that are, the smallest NLL first."""
         enough = sorted((each for each in self.repairs if each.repairs), key=lambda each: each.nll)
         one = [each for each in enough if each.name == "temperature"]
@@ -119,12 +103,11 @@ def _nll(sure: Tensor, right: Tensor, weights: Tensor | None) -> float:
 
 def _repair(
     name: str, temperature: float | None, before: CalibrationVerdict, after: CalibrationVerdict, nll: float
-) -> ConfidenceRepair:
-    fits = 0.0 in after.gap or abs(after.gap.estimate) <= _LEFT * abs(before.gap.estimate)
-    close = after.ece.estimate <= _LEFT * before.ece.estimate or not after.consistency.miscalibrated
+) -> CalibratorEffect:
+    repairs = is_repaired(before.gap.estimate, before.ece.estimate, after)
     mean = after.accuracy.estimate + after.gap.estimate
-    return ConfidenceRepair(
-        name, temperature, mean, after.gap, after.ece, nll, repairs=fits and close, reliability=after.reliability
+    return CalibratorEffect(
+        name, temperature, mean, after.gap, after.ece, nll, repairs=repairs, reliability=after.reliability
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from surefoot.metrics.reliability import Consistency, Reliability
 from surefoot.metrics.verdict import verdict_of_sums
 
 TOO_FEW = 20  # rows; a temperature fitted on fewer says nothing
+LEFT = 0.25  # of the gap, and of the ECE, that may be left for a repair to be called one
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,44 @@ class Repair:
     chance: Consistency
     nll: float
     reliability: Reliability
+
+
+@dataclass(frozen=True)
+class CalibratorEffect:
+    """What a calibrator makes of a risk or a confidence, on rows that it was not fitted on. Fractions; NLL in nats."""
+
+    name: str
+    temperature: float | None
+    mean: float
+    gap: Interval
+    ece: Interval
+    nll: float
+    repairs: bool
+    """Whether chance explains what is left of the gap and of the ECE; or nearly so."""
+    reliability: Reliability
+
+
+class Judged(Protocol):
+    """A verdict on a probability."""
+
+    @property
+    def gap(self) -> Interval:
+        """Its mean less how often it came true."""
+
+    @property
+    def ece(self) -> Interval:
+        """Its calibration error."""
+
+    @property
+    def consistency(self) -> Consistency:
+        """What chance alone makes of that."""
+
+
+def is_repaired(gap: float, ece: float, after: Judged) -> bool:
+    """Return whether chance explains what a calibrator leaves of a gap and an ECE, or little is left of both."""
+    fits = 0.0 in after.gap or abs(after.gap.estimate) <= LEFT * abs(gap)
+    close = after.ece.estimate <= LEFT * ece or not after.consistency.miscalibrated
+    return fits and close
 
 
 def fit(reading: Reading, rows: slice | np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from surefoot.auditing._two_classes import RiskRepair, TwoClasses
+from surefoot.auditing._repair import CalibratorEffect
+from surefoot.auditing._two_classes import TwoClasses
 
 _FOLDS = {2: "twofold", 3: "threefold", 4: "fourfold", 5: "fivefold", 6: "sixfold", 7: "sevenfold", 8: "eightfold"}
 _FOLDS |= {9: "ninefold", 10: "tenfold"}
@@ -133,7 +134,7 @@ def _ends(low: float, high: float) -> str:
     return f"{_number(low)}–{_number(high)}"
 
 
-def _listed(repairs: tuple[RiskRepair, ...]) -> str:
+def _listed(repairs: tuple[CalibratorEffect, ...]) -> str:
     names = [each.name for each in repairs]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 

@@ -11,10 +11,10 @@ from torch import Tensor
 from surefoot.auditing._labels import Array
 from surefoot.auditing._positive import Positive, choose_positive
 from surefoot.auditing._reading import Reading
+from surefoot.auditing._repair import CalibratorEffect, is_repaired
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metrics._weights import mean
 from surefoot.metrics.interval import Interval, no_interval
-from surefoot.metrics.reliability import Reliability
 from surefoot.metrics.risk import Risk, judge_risk, ranking, risk_of_sums, risk_sums
 from surefoot.metrics.shares import exact_ends
 from surefoot.metrics.verdict import Finding
@@ -23,23 +23,7 @@ from surefoot.schema import Predictions
 
 RISK_ROWS = 200_000  # on which risks are ranked and repairs are fitted and scored
 FEW_EVENTS = 5  # of a class; a repair fitted on fewer says nothing
-LEFT = 0.25  # of the gap, and of the ECE, that may be left for a repair to be called one
 REPAIRS = ("temperature", "platt", "beta", "isotonic")
-
-
-@dataclass(frozen=True)
-class RiskRepair:
-    """What a calibrator makes of the risk, on rows that it was not fitted on. Fractions; NLL in nats."""
-
-    name: str
-    temperature: float | None
-    mean: float
-    gap: Interval
-    ece: Interval
-    nll: float
-    repairs: bool
-    """Whether mean risk and event rate agree after it, and chance explains the ECE of the risk; or nearly so."""
-    reliability: Reliability
 
 
 @dataclass(frozen=True)
@@ -56,12 +40,12 @@ class TwoClasses:
     """Accuracy of always saying so."""
     nll: float
     """Before any repair, on the rows that repairs are scored on."""
-    repairs: tuple[RiskRepair, ...]
+    repairs: tuple[CalibratorEffect, ...]
     fitted_on: str
     why_no_repair: str
 
     @property
-    def temperature(self) -> RiskRepair | None:
+    def temperature(self) -> CalibratorEffect | None:
         """What one temperature makes of the risk."""
         return next((each for each in self.repairs if each.name == "temperature"), None)
 
@@ -74,7 +58,7 @@ class TwoClasses:
         return self.risk.finding
 
     @property
-    def advised(self) -> tuple[RiskRepair, ...]:
+    def advised(self) -> tuple[CalibratorEffect, ...]:
         """The repairs to use: a temperature where it is enough, else all others that are, the smallest NLL first."""
         if self.finding == "calibrated":
             return ()
@@ -173,7 +157,7 @@ def _nll(risk: Tensor, happened: Tensor, weights: Tensor | None) -> float:
 
 def _repairs(
     reading: Reading, held_out: Reading | None, index: int, before: Risk, n_bins: int
-) -> tuple[tuple[RiskRepair, ...], str, str]:
+) -> tuple[tuple[CalibratorEffect, ...], str, str]:
     """Fit elsewhere and score all rows; or fit on each half of the rows and score on the other."""
     logits, labels = reading.logits[:RISK_ROWS], reading.labels[:RISK_ROWS]
     if held_out is not None:
@@ -206,9 +190,8 @@ def _predictions(reading: Reading) -> Predictions:
     return Predictions(reading.logits, reading.labels, "calibration", weights=reading.weights).rows(slice(RISK_ROWS))
 
 
-def _repair(name: str, temperature: float | None, before: Risk, after: Risk, nll: float) -> RiskRepair:
-    fits = 0.0 in after.gap or abs(after.gap.estimate) <= LEFT * abs(before.gap.estimate)
-    close = after.ece.estimate <= LEFT * before.ece.estimate or not after.consistency.miscalibrated
-    return RiskRepair(
-        name, temperature, after.mean, after.gap, after.ece, nll, repairs=fits and close, reliability=after.reliability
+def _repair(name: str, temperature: float | None, before: Risk, after: Risk, nll: float) -> CalibratorEffect:
+    repairs = is_repaired(before.gap.estimate, before.ece.estimate, after)
+    return CalibratorEffect(
+        name, temperature, after.mean, after.gap, after.ece, nll, repairs=repairs, reliability=after.reliability
     )

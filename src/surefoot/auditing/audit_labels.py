@@ -16,7 +16,7 @@ from surefoot.auditing._label_words import LabelFound, LabelRepair, Labels
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._reading import OnRows, room_for
-from surefoot.auditing._repair import TOO_FEW, Repair
+from surefoot.auditing._repair import TOO_FEW, Repair, is_repaired
 from surefoot.auditing._sampling import Folds, Sample
 from surefoot.auditing._source import Source
 from surefoot.auditing.result import Audit
@@ -34,7 +34,6 @@ from surefoot.schema import Predictions
 _MEASURES = ("accuracy", "confidence_gap", "ece", "nll", "brier")
 _TINY = 1e-7  # stands in for a probability of 0 where log-odds are needed
 _FEW = 5  # of a label that are true, or not; a repair fitted on fewer says nothing
-_LEFT = 0.25  # of the gap, and of the ECE, that may be left for a repair to be called one
 _FITTED = 400_000  # pairs of rows and labels that one temperature is fitted on
 
 
@@ -196,11 +195,10 @@ def _repairs(
         stream.update(probs, read.labels, weights)
         after = stream.micro(level=level)
         likely = torch.from_numpy(np.where(read.labels > 0, probs, 1 - probs)).clamp(min=_TINY)
-        fits = 0.0 in after.gap or abs(after.gap.estimate) <= _LEFT * abs(gap)
-        close = after.ece.estimate <= _LEFT * ece or not after.consistency.miscalibrated
+        repairs = is_repaired(gap, ece, after)
         temperature = _fit(whole) if name == "temperature" else None
         nll = -mean(likely.log().mean(1), weights).item()
-        found.append((LabelRepair(name, temperature, after.gap, after.ece, nll, fits and close), stream))
+        found.append((LabelRepair(name, temperature, after.gap, after.ece, nll, repairs), stream))
     return found, on, ""
 
 

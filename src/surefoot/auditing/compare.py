@@ -4,65 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Unpack
 
-from surefoot.auditing._reading import ALWAYS, MOST_RANKED, OnRows, Reading
-from surefoot.auditing._told import Told
-from surefoot.auditing.audit import audit_source, choose_one
+from surefoot.auditing._reading import ALWAYS, MOST_RANKED, Reading
 from surefoot.auditing.better import PairedRows, better_calibrated, scaled
-from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.result import Audit, AuditComparison
-from surefoot.auditing.told_apart import told_apart
 from surefoot.errors import InputError
 from surefoot.metrics.ece_interval import ece_difference
 from surefoot.metrics.interval import Interval, no_interval
 
 Read = tuple[Audit, Reading]
-
-
-def compare_audits(
-    source_a: Any,
-    source_b: Any,
-    *,
-    model: str | None = None,
-    positive: str | None = None,
-    n_bins: int = 15,
-    level: float = 0.95,
-    metrics: str | Sequence[str] | None = None,
-    risk: str | float | Sequence[float] | None = None,
-    on_rows: OnRows | None = None,
-    **told: Unpack[Told],
-) -> AuditComparison:
-    """Audit two files, or predictions in memory, and compare them, example by example.
-
-    Args:
-        source_a: One of them.
-        source_b: The other.
-        model: Which one, where a file holds several.
-        positive: Of two classes, the name or number of the one whose probability is the risk.
-        n_bins: Number of bins.
-        level: Of the intervals.
-        metrics: What to show of both; else the usual measures.
-        risk: Shares of wrong answers that are allowed: finds for each the confidence above which to act.
-        on_rows: Called while reading.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
-
-    Returns:
-        Both audits, the differences A − B in accuracy, confidence gap, ECE, NLL and Brier score, and which one is
-        better calibrated, if that can be told.
-
-    Raises:
-        InputError: If the examples are not the same.
-    """
-    read = []
-    both = (source_a, source_b)
-    names = told_apart(both) if all(map(is_path, both)) else [name_of(each) for each in both]
-    for source, name in zip(both, names, strict=True):
-        told["score_of"] = positive
-        chosen = choose_one(open_predictions(source, **told), model, name)
-        read.append(audit_source(*chosen, name, n_bins, level, on_rows, positive, metrics, risk))
-    check_same_examples(read)
-    return compare_read(read[0], read[1], level)
 
 
 def compare_read(one: Read, other: Read, level: float) -> AuditComparison:

@@ -86,6 +86,55 @@ def audit_several(
     return Several(audits, ranking=rank_read(read, short_names(audits), level) if len(read) > 2 else None)
 
 
+def compare_audits(
+    source_a: Any,
+    source_b: Any,
+    *,
+    model: str | None = None,
+    positive: str | None = None,
+    n_bins: int = 15,
+    level: float = 0.95,
+    metrics: str | Sequence[str] | None = None,
+    risk: str | float | Sequence[float] | None = None,
+    on_rows: OnRows | None = None,
+    **told: Unpack[Told],
+) -> AuditComparison:
+    """Audit two files, or predictions in memory, and compare them, example by example.
+
+    Args:
+        source_a: One of them.
+        source_b: The other.
+        model: Which one, where a file holds several.
+        positive: Of two classes, the name or number of the one whose probability is the risk.
+        n_bins: Number of bins.
+        level: Of the intervals.
+        metrics: What to show of both; else the usual measures.
+        risk: Shares of wrong answers that are allowed: finds for each the confidence above which to act.
+        on_rows: Called while reading.
+        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+
+    Returns:
+        Both audits, the differences A − B in accuracy, confidence gap, ECE, NLL and Brier score, and which one is
+        better calibrated, if that can be told.
+
+    Raises:
+        InputError: If the examples are not the same.
+    """
+    found = audit_several(
+        *(source_a, source_b),
+        model=model,
+        positive=positive,
+        n_bins=n_bins,
+        level=level,
+        metrics=metrics,
+        risk=risk,
+        on_rows=on_rows,
+        **told,
+    ).comparison
+    assert found is not None  # two sources are compared, or refused
+    return found
+
+
 def _names(sources: Sequence[Any]) -> list[str]:
     """Name files from where they differ; of the same names in memory number those of more than two."""
     if all(map(is_path, sources)):
