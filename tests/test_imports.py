@@ -14,11 +14,11 @@ import surefoot
 SOURCE = Path(surefoot.__file__).parent
 LAYERS = {
     0: {
-        *("schema", "errors", "registry", "seeding", "modes", "structure", "scaling", "batches"),
+        *("schema", "errors", "registry", "seeding", "modes", "structure", "scaling", "batches", "outputs"),
         *("imported", "options", "method", "metric_keys", "config", "grid", "moment", "corrections", "__init__"),
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
-    2: {"ensembles", "prediction_sets", "training", "records", "statistics"},
+    2: {"ensembles", "prediction_sets", "training", "records", "statistics", "steering"},
     3: {
         "trackers",
         "evaluate",
@@ -38,6 +38,7 @@ LAYERS = {
 SIDEWAYS = {
     ("training", "records"),
     ("training", "ensembles"),
+    ("training", "steering"),
     ("prediction_sets", "statistics"),
     ("experiment", "trackers"),
     ("experiment", "evaluate"),

@@ -32,6 +32,9 @@ from surefoot.calibrators import (
 from surefoot.config import (
     load_config as load_config,
 )
+from surefoot.data import (
+    set_aside as set_aside,
+)
 from surefoot.prediction_sets import (
     PredictionSets as PredictionSets,
     compare_sets as compare_sets,

@@ -5,17 +5,19 @@ from __future__ import annotations
 from functools import lru_cache
 
 import torch
+from torch.optim.lr_scheduler import LRScheduler
 
 from surefoot.data import load_splits
 from surefoot.data.augment import build_augment
 from surefoot.ensembles import Ensemble, build_ensemble
-from surefoot.errors import InputError, OptionError
+from surefoot.errors import InputError, OptionError, SplitError
 from surefoot.models import build_model, try_out
 from surefoot.moment import Horizon
-from surefoot.optim import build_optimizer
+from surefoot.optim import Wrapper, build_optimizer
 from surefoot.registry import DATA, LOSSES
-from surefoot.schema import RunSpec, Splits
+from surefoot.schema import MethodSpec, RunSpec, Splits
 from surefoot.seeding import derive, generator, seed_everything
+from surefoot.steering import KeepCalibrated
 from surefoot.training import Trainee
 from surefoot.training.eigenbasis import join_basis
 from surefoot.training.schedule import make_schedule
@@ -29,6 +31,16 @@ def _load(data: str) -> Splits:
 def splits_of(spec: RunSpec) -> Splits:
     """Load a run's data; runs on the same data in one process share them."""
     return _load(str(spec.data))
+
+
+@lru_cache(maxsize=1024)
+def _fingerprint(data: str) -> str:
+    return _load(data).fingerprint
+
+
+def fingerprint_of(spec: RunSpec) -> str:
+    """Return the fingerprint of a run's data, which a process loads once to find it."""
+    return _fingerprint(str(spec.data))
 
 
 def member_seed(spec: RunSpec, member: int) -> int:
@@ -81,7 +93,7 @@ def assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, me
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
     try:
-        optimizer = build_optimizer(spec.method, model, n_train=len(splits.train))
+        optimizer = build_optimizer(spec.method, model, n_train=len(splits.train), tuned=True)
         ensemble.check_optimizer(optimizer)
         join_basis(optimizer, model, splits.train, inner)
     except ValueError as error:  # torch's own word on an option
@@ -89,4 +101,27 @@ def assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, me
     schedule = make_schedule(
         spec.schedule, optimizer, horizon.n_steps, lambda shape, step: ensemble.factor(shape, step, horizon)
     )
-    return Trainee(model, loss, optimizer, schedule, augment, ensemble, member)
+    keeper = make_keeper(spec.method, optimizer, schedule, splits)
+    return Trainee(model, loss, optimizer, schedule, augment, ensemble, member, keeper)
+
+
+def make_keeper(method: MethodSpec, optimizer: Wrapper, schedule: LRScheduler, splits: Splits) -> KeepCalibrated | None:
+    """Make what turns a method's knobs by the calibration split, where the method asks for it.
+
+    Args:
+        method: Says in ``tune`` what to turn.
+        optimizer: Has the knobs.
+        schedule: Sets its learning rate.
+        splits: The calibration split must be another than the test split.
+
+    Returns:
+        None where nothing is to be turned.
+
+    Raises:
+        SplitError: If the test split would steer.
+    """
+    if method.tune is None:
+        return None
+    if splits.calibration is splits.test:
+        raise SplitError("Expected a calibration split to steer by, but it is the test split. Set some rows aside.")
+    return KeepCalibrated(optimizer, knobs=method.tune.split("+"), schedule=schedule)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import surefoot
-from surefoot.assembly import assemble, member_seed, splits_of, whole_horizon
+from surefoot.assembly import assemble, fingerprint_of, member_seed, splits_of, whole_horizon
 from surefoot.errors import InputError
 from surefoot.evaluate import evaluate
 from surefoot.records import RunFolder
@@ -33,7 +33,7 @@ TRACKED = ("quality",)  # in every run, whatever else is asked for
 
 def run_id(spec: RunSpec) -> str:
     """Name a run by its spec, its data, the package's version and the edition of the training."""
-    return spec.run_id(splits_of(spec).fingerprint, f"{surefoot.__version__}/{EDITION}")
+    return spec.run_id(fingerprint_of(spec), f"{surefoot.__version__}/{EDITION}")
 
 
 def folder_name(spec: RunSpec) -> str:

@@ -2,6 +2,7 @@
 
 A method is a sum of parts, at most one of each kind. What is not said is cross-entropy, one network and SGD. An
 option that the optimizer does not know goes to the base optimizer that it wraps, so ``sam:lr=0.05,base=adamw`` works.
+Every optimizer takes ``tune``: ``csam:tune=auto`` turns ρ and γ by the calibration split while it trains.
 
 A part of one's own is named by import path, with its options behind a second colon:
 ``mypkg.parts:my_loss:alpha=0.2 + mypkg.parts:my_optimizer``. Its kind shows in what it takes and makes: an optimizer
@@ -22,6 +23,7 @@ from surefoot.schema import MethodSpec, OptionValue, PartSpec
 _PLUS = re.compile(r"\s*\+\s*(?=[A-Za-z_])")  # not the plus of 1e+3
 KINDS_OF_PARTS = (OPTIMIZERS, LOSSES, ENSEMBLES)
 _NEW_METHOD = re.compile(r",(?=\s*[A-Za-z_][\w.]*\s*(?:[,:+]|$))")  # not the comma before key=value
+TUNED = ("none", "auto", "rho", "gamma", "weight_decay", "lr")  # what ``tune`` may say
 _PRESETS = {"standard": "crop + flip"}  # of augmentations
 
 
@@ -82,9 +84,22 @@ def parse_method(text: str, defaults: Mapping[str, OptionValue] | None = None) -
     ensemble, ensemble_given = found.get("ensemble", (None, {}))
     usual = str(ensemble.facts.get("optimizer", "sgd")) if ensemble else "sgd"
     part, given = found.get("optimizer", (OPTIMIZERS[usual], {}))
+    tune = _read_tune(part, given)
     optimizer, base = _with_base(part, given, defaults or {})
     members = ensemble.spec(ensemble_given) if ensemble else None
-    return MethodSpec(text.strip(), loss.spec(loss_given), optimizer, base, members)
+    return MethodSpec(text.strip(), loss.spec(loss_given), optimizer, base, members, tune)
+
+
+def _read_tune(part: Part, given: dict[str, OptionValue]) -> str | None:
+    """Take ``tune`` out of the options of an optimizer that has none of that name itself."""
+    if "tune" in part.options:
+        return None
+    tune = str(given.pop("tune", "none"))
+    if unknown := [name for name in tune.split("+") if name not in TUNED]:
+        raise OptionError(
+            f"Expected tune to be {', '.join(TUNED)}, or several as rho+gamma, but got {unknown[0]!r}. Write tune=auto."
+        )
+    return None if tune == "none" else tune
 
 
 def _kind_of(piece: str) -> Registry:

@@ -201,13 +201,17 @@ def show_option(value: OptionValue) -> str:
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A way to train: a loss, an optimizer, where that one wraps another its base, and perhaps an ensemble."""
+    """A way to train: a loss, an optimizer, where that one wraps another its base, and perhaps an ensemble.
+
+    ``tune`` says what is turned by the calibration split while training: ``auto`` or names such as ``rho+gamma``.
+    """
 
     label: str
     loss: PartSpec
     optimizer: PartSpec
     base: PartSpec | None = None
     ensemble: PartSpec | None = None
+    tune: str | None = None
 
     @property
     def name(self) -> str:
@@ -221,7 +225,8 @@ class MethodSpec:
         """All options of all parts, the optimizer's winning over its base's where both have one."""
         base = self.base.options if self.base else {}
         ensemble = self.ensemble.options if self.ensemble else {}
-        return {**ensemble, **self.loss.options, **base, **self.optimizer.options}
+        tune = {} if self.tune is None else {"tune": self.tune}
+        return {**ensemble, **self.loss.options, **base, **self.optimizer.options, **tune}
 
 
 def _name_in(piece: str, parts: list[str]) -> str:
@@ -252,7 +257,10 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Write the spec as nested dictionaries of plain JSON values."""
-        return dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
+        if self.method.tune is None:  # so that runs from before there was such a thing keep their names
+            del values["method"]["tune"]
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunSpec:

@@ -68,6 +68,7 @@ MADE: dict[str, Callable[[Path], str]] = {
     "digits": lambda root: "digits",
     "npz": small_npz,
     "noisy": lambda root: "noisy:" + small_npz(root).replace(",", ";"),
+    "redivided": lambda root: "redivided:digits",
     "idx": lambda root: write(made.write_idx, root, "", "idx"),
     "mnist": lambda root: write(made.write_idx, root, "mnist", "mnist"),
     "fashion_full": lambda root: write(made.write_idx, root, "fashion-mnist", "fashion_full"),

@@ -139,7 +139,8 @@ def calibrate(
     from torch import nn
 
     from surefoot.auditing import calibrate as fit
-    from surefoot.calibrated import CalibratedModel, collect_logits
+    from surefoot.calibrated import CalibratedModel
+    from surefoot.outputs import collect_logits
 
     if isinstance(source, nn.Module):
         if loader is None:

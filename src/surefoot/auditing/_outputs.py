@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._memory import Held
 from surefoot.errors import InputError
 from surefoot.modes import in_eval_mode
+from surefoot.outputs import device_of, run_batch
 
 IN_MEMORY = 1 << 25  # bytes of a column that are kept in memory before a temporary file is made
-_LABELS = ("labels", "label")  # in batches that are dictionaries
 
 
 class StoredRows(Sequence[Any]):
@@ -91,12 +91,12 @@ def hold_outputs(
     if loader is None or isinstance(loader, str) or not hasattr(loader, "__iter__"):
         got = "none" if loader is None else f"a {type(loader).__name__}"
         raise InputError(f"Expected a loader of inputs and labels beside the model, but got {got}. Pass one.")
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     logits, labels = StoredRows("logits"), StoredRows("labels")
     batches = len(loader) if isinstance(loader, Sized) else None
     with torch.no_grad(), in_eval_mode(model):
         for number, batch in enumerate(loader, 1):
-            found, targets = _rows(model, _moved(batch, device))
+            found, targets = _rows(model, batch, device)
             logits.add(found)
             labels.add(targets)
             if on_rows:
@@ -106,24 +106,8 @@ def hold_outputs(
     return Held(type(model).__name__, {"logits": logits, "labels": labels}, tuple(map(str, class_names)))
 
 
-def _rows(model: nn.Module, batch: Any) -> tuple[Array, Array]:
-    if isinstance(batch, Mapping):
-        key = next((name for name in _LABELS if name in batch), None)
-        if key is None:
-            raise InputError(
-                f"Expected 'labels' in every batch of the loader, but got {', '.join(map(str, batch))}. Add them."
-            )
-        output, targets = model(**{name: value for name, value in batch.items() if name != key}), batch[key]
-    elif isinstance(batch, tuple | list) and len(batch) == 2:
-        inputs, targets = batch
-        output = model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
-    else:
-        what = f"{len(batch)} things" if isinstance(batch, tuple | list) else f"a {type(batch).__name__}"
-        raise InputError(
-            f"Expected the loader to give pairs (inputs, labels) or dictionaries with labels, but got {what}. Do so."
-        )
-    output = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
-    truth = targets if isinstance(targets, Tensor) else torch.as_tensor(np.asarray(targets))
+def _rows(model: nn.Module, batch: Any, device: torch.device) -> tuple[Array, Array]:
+    output, truth = run_batch(model, batch, device)
     if not isinstance(output, Tensor) or output.ndim not in (1, 2) or len(truth) != len(output):
         shape = tuple(output.shape) if isinstance(output, Tensor) else f"a {type(output).__name__}"
         raise InputError(
@@ -142,14 +126,3 @@ def _plain(rows: Tensor) -> Array:
         return found
     whole: Array = rows.long().numpy()
     return whole
-
-
-def _moved(batch: Any, device: torch.device) -> Any:
-    if isinstance(batch, Tensor):
-        return batch.to(device)
-    if isinstance(batch, Mapping):
-        return {name: _moved(value, device) for name, value in batch.items()}
-    if isinstance(batch, tuple | list):
-        moved = [_moved(each, device) for each in batch]
-        return moved if isinstance(batch, list) else tuple(moved)
-    return batch

@@ -15,7 +15,10 @@ from surefoot.data.hf import hf
 from surefoot.data.idx import idx, mnist
 from surefoot.data.image_folder import image_folder, imagenet
 from surefoot.data.label_noise import noisy
+from surefoot.data.make_classification import make_classification
 from surefoot.data.npz import npz
+from surefoot.data.redivided import redivided
+from surefoot.data.set_aside import set_aside
 from surefoot.data.svhn import svhn
 from surefoot.data.text import text
 from surefoot.data.tiny_imagenet import tiny_imagenet
@@ -34,9 +37,12 @@ __all__ = [
     "image_folder",
     "imagenet",
     "load_splits",
+    "make_classification",
     "mnist",
     "noisy",
     "npz",
+    "redivided",
+    "set_aside",
     "splits_from_arrays",
     "svhn",
     "text",

@@ -81,7 +81,7 @@ def _set_aside(labels: Array, share: float, seed: int) -> tuple[Array, Array]:
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def first_of_each_class(labels: Array, n: int, what: str = "n") -> Array:
+def first_of_each_class(labels: Array, n: int, what: str = "n", *, leave: int = 0) -> Array:
     """Choose n rows, the first ones of each class, with the classes as frequent as they are.
 
     The n are shared out by the largest remainder: class k gets ⌊n·n_k/N⌋, and one more where the most is left over.
@@ -90,6 +90,7 @@ def first_of_each_class(labels: Array, n: int, what: str = "n") -> Array:
         labels: Of all rows.
         n: How many to choose.
         what: The option's name, for the error message.
+        leave: How many of each class are left over in any case; the other classes make up for what a small one lacks.
 
     Returns:
         The rows chosen, in their order.
@@ -100,12 +101,16 @@ def first_of_each_class(labels: Array, n: int, what: str = "n") -> Array:
     Example:
         >>> first_of_each_class(np.array([0, 0, 0, 0, 1, 1]), 3).tolist()
         [0, 1, 4]
+        >>> first_of_each_class(np.array([0, 0, 0, 0, 1]), 3, leave=1).tolist()
+        [0, 1, 2]
     """
-    if not 1 <= n <= len(labels):
-        raise InputError(f"Expected {what} between 1 and {len(labels)}, the rows there are, but got {n}. Change it.")
     classes, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    most = np.maximum(counts - leave, 0)
+    if not 1 <= n <= most.sum():
+        raise InputError(f"Expected {what} between 1 and {most.sum()}, the rows there are, but got {n}. Change it.")
     exact = n * counts
-    quota = exact // len(labels)
+    quota = np.minimum(exact // len(labels), most)
     left_over = np.argsort(-(exact % len(labels)), kind="stable")
-    quota[left_over[: n - quota.sum()]] += 1
+    while (missing := n - quota.sum()) > 0:
+        quota[left_over[(quota < most)[left_over]][:missing]] += 1
     return np.sort(np.concatenate([np.flatnonzero(place == k)[: quota[k]] for k in range(len(classes))]))

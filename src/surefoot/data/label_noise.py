@@ -10,6 +10,7 @@ from torch import Tensor
 
 from surefoot.data import load_splits
 from surefoot.data._arrays import relabel, with_labels
+from surefoot.data._inside import as_option, from_option
 from surefoot.data.people import read_labels
 from surefoot.errors import InputError
 from surefoot.registry import DATA
@@ -51,7 +52,7 @@ def noisy(
     Returns:
         The splits.
     """
-    splits = load_splits(DATA.parse(of.replace(";", ",")))
+    splits = load_splits(DATA.parse(from_option(of)))
     if (kind == "given") != bool(file):
         raise InputError(f"Expected file= with kind=given and only there, but got kind {kind}. Add or drop file=.")
     names: tuple[SplitName, ...] = ("train", "calibration") if calibration else ("train",)
@@ -126,4 +127,4 @@ def with_noise(data: str, noise: str | None) -> str:
         return data
     kind, _, rest = noise.partition(":")
     detail = f",{'file' if kind == 'given' else 'rate'}={rest}" if rest else ""
-    return f"noisy:of={data.replace(',', ';')},kind={kind}{detail}"
+    return f"noisy:of={as_option(data)},kind={kind}{detail}"

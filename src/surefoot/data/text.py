@@ -15,6 +15,7 @@ import numpy as np
 
 from surefoot.data._arrays import splits_from_rows
 from surefoot.data._divide import Array, Division, divide
+from surefoot.data._places import search_path
 from surefoot.errors import InputError
 from surefoot.registry import DATA
 from surefoot.schema import SplitName, Splits
@@ -122,7 +123,8 @@ def text(
     """Your texts as JSON lines {"text": …, "label": …} in train.jsonl and test.jsonl (or .jsonl.gz): text:FOLDER.
 
     Args:
-        path: The folder, or the beginning of the names: ``data/trec`` for ``data/trec_train.jsonl.gz``.
+        path: The folder, or the beginning of the names: ``data/trec`` for ``data/trec_train.jsonl.gz``; searched for in
+            the folders of ``$SUREFOOT_DATA`` too.
         vocabulary: How many different tokens; give --model text_transformer the same.
         length: Tokens per text; longer ones are cut.
         calibration: Where there is no dev or valid file, the share of the training texts to set aside.
@@ -136,7 +138,7 @@ def text(
     Raises:
         InputError: If a file is missing or a line is something else.
     """
-    files = _find_files(Path(path).expanduser())
+    files = find_texts(path)
     read = {part: read_jsonl(file) for part, file in files.items()}
     names = sorted({label for label in read["train"][1] if isinstance(label, str)})
     labels = {part: _numbered(read[part][1], names, files[part]) for part in read}
@@ -151,7 +153,32 @@ def text(
     )
 
 
-def _find_files(place: Path) -> dict[SplitName, Path]:
+def find_texts(path: str) -> dict[SplitName, Path]:
+    """Return the files of texts by split.
+
+    Args:
+        path: The folder, or the beginning of the names; from here, else from a folder that is searched for data.
+
+    Returns:
+        Those of train and test and, where there is one, of calibration.
+
+    Raises:
+        InputError: If train or test are not there.
+    """
+    place = Path(path).expanduser()
+    places = [place, *(folder / path for folder in search_path() if not place.is_absolute())]
+    found = next(filter(_is_whole, map(_files_at, places)), None)
+    if found is None:
+        where = f"{place}/train.jsonl" if place.is_dir() else f"{place}_train.jsonl"
+        raise InputError(f"Expected {where} (or .gz) and the same for test, but they are not there. Check the path.")
+    return found
+
+
+def _is_whole(found: dict[SplitName, Path]) -> bool:
+    return "train" in found and "test" in found
+
+
+def _files_at(place: Path) -> dict[SplitName, Path]:
     found: dict[SplitName, Path] = {}
     for part, names in _NAMES.items():
         for name in names:
@@ -159,9 +186,6 @@ def _find_files(place: Path) -> dict[SplitName, Path]:
             files = [stem.with_name(stem.name + ending) for stem in stems for ending in (".jsonl", ".jsonl.gz")]
             if part not in found and (file := next((file for file in files if file.is_file()), None)):
                 found[part] = file
-    if "train" not in found or "test" not in found:
-        where = f"{place}/train.jsonl" if place.is_dir() else f"{place}_train.jsonl"
-        raise InputError(f"Expected {where} (or .gz) and the same for test, but they are not there. Check the path.")
     return found
 
 

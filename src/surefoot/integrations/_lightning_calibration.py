@@ -13,11 +13,12 @@ import torch.distributed as dist
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
-from surefoot.calibrated import CalibratedModel, are_probs
+from surefoot.calibrated import CalibratedModel
 from surefoot.calibrators import Temperature, fit_temperature
 from surefoot.errors import InputError
 from surefoot.integrations._reliability_figure import draw_reliability
 from surefoot.metrics import Interval, bootstrap, from_logits
+from surefoot.outputs import are_probs
 from surefoot.report.paper import is_possible
 from surefoot.schema import Predictions
 from surefoot.seeding import replaying, rng_state

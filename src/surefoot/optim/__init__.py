@@ -47,7 +47,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def build_optimizer(method: MethodSpec, model: nn.Module, *, n_train: int | None = None) -> Wrapper:
+def build_optimizer(
+    method: MethodSpec, model: nn.Module, *, n_train: int | None = None, tuned: bool = False
+) -> Wrapper:
     """Make a method's optimizer for a model.
 
     Args:
@@ -55,10 +57,19 @@ def build_optimizer(method: MethodSpec, model: nn.Module, *, n_train: int | None
         model: Its parameters are optimized; those that do not require a gradient are left out. A module may have
             ``own_rules``: a learning rate, relative to that of the others, or a weight decay for parameters by name.
         n_train: Number of training examples, for an optimizer with an option of that name that was not given.
+        tuned: Whether the caller does what ``method.tune`` asks for.
 
     Returns:
         An optimizer that is stepped with a closure.
+
+    Raises:
+        InputError: If the method is to be tuned and nobody does, or its part makes no optimizer.
     """
+    if method.tune is not None and not tuned:
+        raise InputError(
+            f"Expected a loop that has held-out rows for tune={method.tune}, but this one has none to give. Leave tune "
+            "out, and call KeepCalibrated(optimizer).step(logits, labels) after each validation pass."
+        )
     params = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if method.base is None:
         made = _build_base(method.optimizer, params, model, n_train)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -27,12 +29,17 @@ class Damped(OuterLoss):
 
     needs_per_example = True
     damps = True
+    memory = ("gamma",)  # as a radius is: what was turned while training goes on where it was
 
     def __init__(self, gamma: float = GAMMA) -> None:
         if not gamma >= 0:
             raise InputError(f"Expected gamma ≥ 0, but got {gamma:g}. Try gamma=1.")
         super().__init__()
         self.gamma = gamma
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take γ over; a state of before it was kept leaves it as it is."""
+        super().load_state_dict({"gamma": self.gamma, **state})
 
     def __call__(self, terms: LossTerms, nll: Tensor | None) -> Tensor:
         """Return one loss per example."""
@@ -64,7 +71,8 @@ class CSAM(SharpnessAware):
         rho: Radius ρ of the climb. A small radius goes with a larger gamma.
         gamma: Strength γ of the damping, in [0, 2] in the paper; 0 is SAM exactly.
         ascent: Where to climb: a rule, or the name of the optimizer it belongs to, such as ``"asam"``.
-        every: Climb at every k-th step only; the others minimise the damped loss where they are.
+        every: Climb at every k-th step only; the others minimise the damped loss where they are. 0 never climbs: the
+            damped loss alone, at the cost of the base.
         m: Let parts of m examples climb each on their own (m-sharpness); see :class:`~surefoot.optim.Parts`.
         stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from surefoot.errors import InputError
 from surefoot.optim.rules import (
     RHO,
     TINY,
@@ -80,6 +81,9 @@ class LookSAM(SharpnessAware):
         ascent: Where to climb.
         stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.
 
+    Raises:
+        InputError: If k is below 1.
+
     Reference: Liu et al. 2022, arXiv:2203.02714.
     """
 
@@ -96,6 +100,8 @@ class LookSAM(SharpnessAware):
         nonfinite: Nonfinite = "raise",
         perturbation: Perturbation | None = None,
     ) -> None:
+        if k < 1:
+            raise InputError(f"Expected to climb at every k-th step with k ≥ 1, but got {k}. Try k=5.")
         super().__init__(
             base,
             model,

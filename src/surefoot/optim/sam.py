@@ -20,7 +20,7 @@ class SAM(SharpnessAware):
         base: Makes the step, for example ``torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)``.
         model: Holds the BatchNorm layers, whose statistics must move once per step.
         rho: Radius ρ of the climb.
-        every: Climb at every k-th step only; the others are the base's own.
+        every: Climb at every k-th step only; the others are the base's own. 0 never climbs.
         m: Let parts of m examples climb each on their own (m-sharpness); see
             :class:`~surefoot.optim.Parts` for the closure.
         stable, nonfinite, perturbation: As in :class:`~surefoot.optim.SharpnessAware`.

@@ -49,17 +49,17 @@ class Steepest(Ascent):
 
 
 class EveryKth(Cadence):
-    """Climb at steps 0, k, 2k and so on; 1 climbs always."""
+    """Climb at steps 0, k, 2k and so on; 1 climbs always, 0 never."""
 
     def __init__(self, k: int = 1) -> None:
-        if k < 1:
-            raise InputError(f"Expected to climb at every k-th step with k ≥ 1, but got {k}. Try 1, or 5.")
+        if k < 0:
+            raise InputError(f"Expected to climb at every k-th step with k ≥ 1, or never with 0, but got {k}. Try 1.")
         super().__init__()
         self.k = k
 
     def due(self, t: int) -> bool:
         """Return whether step ``t`` climbs."""
-        return t % self.k == 0
+        return self.k > 0 and t % self.k == 0
 
 
 class SharpnessAware(Wrapper):

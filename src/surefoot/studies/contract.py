@@ -7,12 +7,13 @@ numbers that :attr:`Study.analyse` found and nothing else, so a verdict can be c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from surefoot.errors import SurefootError
 from surefoot.evaluate import value_of
 from surefoot.records import RunFolder
+from surefoot.registry import DATA
 from surefoot.schema import UNTRACKED, RunSpec, SplitName, Tracking
 from surefoot.statistics import Estimate, Spread
 from surefoot.studies._shifted import Shift
@@ -26,11 +27,20 @@ BySeed = dict[int, float]
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to train within a study: a spec, whose seed is replaced, and what to measure on the way and after it."""
+    """One way to train within a study: a spec, whose seed is replaced, and what to measure on the way and after it.
+
+    Where every seed divides the data anew, ``data`` names them with ``{seed}`` in it; else they are those of the spec.
+    """
 
     spec: RunSpec
     tracking: Tracking = UNTRACKED
     shift: Shift | None = None
+    data: str | None = None
+
+    def at(self, seed: int) -> RunSpec:
+        """Return the spec of one seed."""
+        data = self.spec.data if self.data is None else DATA.parse(self.data.format(seed=seed))
+        return replace(self.spec, seed=seed, data=data)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from surefoot.errors import InputError, SurefootError
@@ -93,7 +93,7 @@ def plan_studies(
         places: dict[tuple[str, int], Path] = {}
         for label, arm in study.grid(size).items():
             for seed in range(study.seeds[size]) if seeds is None else seeds:
-                spec = replace(arm.spec, seed=seed)
+                spec = arm.at(seed)
                 path = places[label, seed] = out / folder_name(spec)
                 known = arms.get(path)
                 arms[path] = Arm(spec, known.tracking.joined(arm.tracking) if known else arm.tracking)
@@ -104,7 +104,10 @@ def plan_studies(
         plans.append(Plan(name, study, size, places))
     if not arms:
         raise InputError("Expected at least one study and one seed, but got none. Run `surefoot study list`.")
-    return plans, [_job(path, arm, tuple(shifts[path]), fresh, store) for path, arm in arms.items()]
+    # Runs on the same data come one after another, so that a worker keeps what it has loaded.
+    first = {data: place for place, data in reversed(list(enumerate(str(arm.spec.data) for arm in arms.values())))}
+    ordered = sorted(arms.items(), key=lambda item: first[str(item[1].spec.data)])
+    return plans, [_job(path, arm, tuple(shifts[path]), fresh, store) for path, arm in ordered]
 
 
 def _job(path: Path, arm: Arm, shifts: tuple[Shift, ...], fresh: bool, store: str | None) -> Job:

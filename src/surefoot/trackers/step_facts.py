@@ -12,7 +12,7 @@ SAME = ("loss",)  # in the step's own record already
 
 @TRACKERS.register("step_facts", preset="cheap")
 class StepFactsTracker(Scheduled):
-    """Facts of the last step: λ, λ0, p_y, the length of the climb, gradient norms, learning rate, radius.
+    """Facts of the last step: λ, λ0, p_y, the length of the climb, gradient norms, learning rate, ρ, γ.
 
     All facts of the last step that the method has, as numbers; it costs no pass.
     """
@@ -24,6 +24,9 @@ class StepFactsTracker(Scheduled):
         """Read the facts; before the first step there are none."""
         group = optimizer_options(moment)
         values = {f"step/{key}": float(group[key]) for key in OPTIONS if key in group}
+        outer = getattr(moment.optimizer, "outer", None)
+        if outer is not None and outer.damps:
+            values["step/gamma"] = float(outer.gamma)
         facts = getattr(moment.optimizer, "facts", None)
         if facts is not None:
             known = {key: value for key, value in facts.to_json().items() if value is not None and key not in SAME}

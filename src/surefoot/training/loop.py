@@ -7,6 +7,7 @@ epoch are of one size, so that no step, and no moment right behind it, is unlike
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from surefoot.optim import Parts, Wrapper
 from surefoot.records import RunFolder, checkpoints
 from surefoot.schema import LossTerms, SplitName, Splits
 from surefoot.seeding import generator, random_state, set_random_state
+from surefoot.steering import KeepCalibrated
 from surefoot.training.checkpoint import load_checkpoint, save_checkpoint
 from surefoot.training.listener import RunListener
 from surefoot.training.panel import Panel
@@ -46,6 +48,7 @@ class Trainee:
         schedule: Sets its learning rate.
         ensemble: Keeps members; one network as it is by default.
         member: Which of its trainings this is.
+        keeper: Turns the optimizer's knobs by the calibration split after every epoch; None for nobody.
     """
 
     model: nn.Module
@@ -55,6 +58,7 @@ class Trainee:
     augment: Augment | None = None
     ensemble: Ensemble = field(default_factory=Ensemble)
     member: int = 0
+    keeper: KeepCalibrated | None = None
 
 
 def fit(
@@ -165,6 +169,8 @@ class _Session:
             self.trainee.loss.load_state_dict(state["loss"])
             self.trainee.optimizer.load_state_dict(state["optimizer"])
             self.trainee.schedule.load_state_dict(state["schedule"])
+            if self.trainee.keeper is not None:
+                self.trainee.keeper.load_state_dict(state["keeper"])
             self.step = state["step"]
             set_random_state(state["random"])
 
@@ -205,6 +211,7 @@ class _Session:
             "panel": self.panel.state_dict(),
             "random": random_state(),
             "ensemble": ensemble.state_dict(),
+            **({} if self.trainee.keeper is None else {"keeper": self.trainee.keeper.state_dict()}),
             "member": self.trainee.member,
             "finished": self.finished,
         }
@@ -227,6 +234,8 @@ class _Session:
             self.passes += cost * (facts.passes if facts else 1)
             self._record(epoch, split="train", loss=loss, lr=rates[0])
             self._track()
+            if position == self.length.steps_per_epoch - 1:
+                self._steer(epoch + 1)
         except DivergedError as error:
             raise self._diverged(str(error), step + 1, rates[0]) from error
         return loss
@@ -279,6 +288,14 @@ class _Session:
         moment = Moment(self.step, epoch, trainee.model, self.splits, self.batch, loss, trainee.optimizer)
         for name, values in self.panel.measure(moment):
             self._record(epoch, tracker=name, **values)
+
+    def _steer(self, epoch: int) -> None:
+        """Turn the optimizer's knobs by the calibration split, and say so among what trackers saw."""
+        if self.trainee.keeper is not None:
+            held_out = self.splits.calibration
+            facts = self.trainee.keeper.step(predict(self.trainee.model, held_out), held_out.labels)
+            values = {key: value if math.isfinite(value) else None for key, value in facts.to_json().items()}
+            self._record(epoch, tracker="keep_calibrated", **values)
 
     def _record(self, epoch: int, **values: Any) -> None:
         place = {"step": self.step, "epoch": epoch, "passes": self.passes}

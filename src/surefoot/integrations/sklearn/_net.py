@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from surefoot.assembly import make_keeper
 from surefoot.batches import batches, count_batches
 from surefoot.errors import InputError
 from surefoot.integrations.skorch import notifying
@@ -42,7 +43,8 @@ class Absent:
     def __getattr__(self, name: str) -> Any:
         """Refuse."""
         raise InputError(
-            "Expected held-out rows, on which this loss sets itself, but there are none. Pass validation_fraction=0.1."
+            "Expected held-out rows, by which this method sets itself, but there are none. "
+            "Pass validation_fraction=0.1."
         )
 
     def __len__(self) -> int:
@@ -94,9 +96,10 @@ class TrainingNet(NeuralNetClassifier):  # type: ignore[misc]  # skorch has no t
         """Make the method's optimizer and its schedule."""
         plan, n = self.plan, len(self.plan.splits.train)
         plan.loss.to(self.device)
-        self.optimizer_ = build_optimizer(plan.method, self.module_, n_train=n)
+        self.optimizer_ = build_optimizer(plan.method, self.module_, n_train=n, tuned=True)
         length = Horizon.of(n, epochs=self.max_epochs, batch_size=self.batch_size)
         self.schedule_ = make_schedule(plan.schedule, self.optimizer_, length.n_steps)
+        self.keeper_ = make_keeper(plan.method, self.optimizer_, self.schedule_, plan.splits)
         self.step_ = 0
         return self
 
@@ -142,7 +145,10 @@ class TrainingNet(NeuralNetClassifier):  # type: ignore[misc]  # skorch has no t
         """Run an epoch, and tell the loss that it is over."""
         super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
         if training:
-            self.plan.loss.epoch_end(self.module_, self._scene())
+            scene = self._scene()
+            self.plan.loss.epoch_end(self.module_, scene)
+            if self.keeper_ is not None:
+                self.keeper_.step(scene.logits("calibration"), self.plan.splits.calibration.labels)
 
     def _scene(self) -> Scene:
         def logits(split: SplitName) -> Tensor:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from surefoot.calibrated import are_probs
 from surefoot.errors import OptionError
 from surefoot.imported import did_you_mean
 from surefoot.integrations.sklearn._errors import ValueInputError
 from surefoot.method import parse_method
+from surefoot.outputs import are_probs
 from surefoot.registry import LOSSES, OPTIMIZERS
 from surefoot.schema import MethodSpec, OptionValue, Split
 from surefoot.training import predict

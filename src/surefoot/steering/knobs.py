@@ -1,0 +1,216 @@
+"""What can be turned against over-confidence: the radius ρ, the damping γ, weight decay, the learning rate."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from surefoot.errors import InputError
+from surefoot.optim.csam import Damped
+from surefoot.optim.sharpness_aware import EveryKth
+
+Limits = tuple[float, float]
+
+
+class Knob(ABC):
+    """A number of an optimizer, and how far to turn it.
+
+    Attributes:
+        name: What users call it.
+        gain: How far to turn it for an over-confidence of one, log T = 1.
+        limits: It stays between them.
+        cautious: Whether more of it can keep a network from learning.
+    """
+
+    name: str
+    gain: float
+    cautious = True
+
+    def __init__(self, optimizer: Optimizer, limits: Limits) -> None:
+        low, high = limits
+        if not 0 <= low < high < math.inf:
+            raise InputError(f"Expected limits 0 ≤ low < high of {self.name}, but got {low:g} and {high:g}. Swap them?")
+        self.optimizer, self.limits = optimizer, (float(low), float(high))
+
+    @property
+    @abstractmethod
+    def value(self) -> float:
+        """Where it is."""
+
+    @abstractmethod
+    def turn(self, push: float) -> None:
+        """Turn it by ``gain * push`` and stop at the limits."""
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether it cannot go further one way."""
+        return self.value in self.limits
+
+
+class GroupKnob(Knob):
+    """A number that every parameter group has, turned by a factor: the groups keep their proportions.
+
+    Its value is that of the group with the most of it. A group that has none, such as one with ``rho=0``, stays so.
+    """
+
+    key: str
+
+    @property
+    def value(self) -> float:
+        """The largest of all groups."""
+        return float(max(group[self.key] for group in self.optimizer.param_groups if self.key in group))
+
+    def turn(self, push: float) -> None:
+        """Multiply all groups by the same factor."""
+        old = self.value
+        new = min(self.limits[1], max(self.limits[0], old * math.exp(self.gain * push)))
+        for group in self.optimizer.param_groups:
+            if group.get(self.key):
+                group[self.key] = new if group[self.key] == old else group[self.key] * (new / old)
+
+
+class Radius(GroupKnob):
+    """The radius ρ of the climb, between an eighth of and ten times the method's usual one."""
+
+    name = key = "rho"
+    gain = 1.0
+
+    @classmethod
+    def of(cls, optimizer: Optimizer, limits: Limits | None) -> Radius | None:
+        """Return the knob where there is a radius to turn: one that is 0 everywhere asks for no climb."""
+        if not any(group.get("rho") for group in optimizer.param_groups) or never_climbs(optimizer):
+            return None
+        usual = inspect.signature(type(optimizer)).parameters["rho"].default
+        usual = usual if isinstance(usual, int | float) else max(group["rho"] for group in optimizer.param_groups)
+        return cls(optimizer, limits or (usual / 8, usual * 10))
+
+
+class Damping(Knob):
+    """The strength γ of CSAM's damping."""
+
+    name = "gamma"
+    gain = 4.0
+    cautious = False
+
+    def __init__(self, optimizer: Optimizer, outer: Damped, limits: Limits) -> None:
+        super().__init__(optimizer, limits)
+        self.outer = outer
+
+    @classmethod
+    def of(cls, optimizer: Optimizer, limits: Limits | None) -> Damping | None:
+        """Return the knob where the method damps."""
+        outer = getattr(optimizer, "outer", None)
+        return cls(optimizer, outer, limits or (0.0, 8.0)) if isinstance(outer, Damped) else None
+
+    @property
+    def value(self) -> float:
+        """γ."""
+        return self.outer.gamma
+
+    def turn(self, push: float) -> None:
+        """Add to it."""
+        self.outer.gamma = min(self.limits[1], max(self.limits[0], self.outer.gamma + self.gain * push))
+
+
+class Decay(GroupKnob):
+    """The weight decay, between a tenth and three hundred times what it is at first."""
+
+    name = key = "weight_decay"
+    gain = 1.0
+
+    @classmethod
+    def of(cls, optimizer: Optimizer, limits: Limits | None) -> Decay | None:
+        """Return the knob where weights decay at all."""
+        first = max((group.get("weight_decay") or 0.0 for group in optimizer.param_groups), default=0.0)
+        return cls(optimizer, limits or (first / 10, first * 300)) if first else None
+
+
+class Rate(GroupKnob):
+    """The learning rate, lowered against over-confidence and never raised above what it is at first.
+
+    A scheduler computes each rate from those it started with, so these are turned along.
+    """
+
+    name = key = "lr"
+    gain = -1.0
+    cautious = False
+
+    def __init__(self, optimizer: Optimizer, schedule: LRScheduler | None, limits: Limits | None) -> None:
+        if schedule is None and any("initial_lr" in group for group in optimizer.param_groups):
+            raise InputError("Expected the scheduler, which would undo what is done to lr. Pass schedule=scheduler.")
+        self.schedule = schedule
+        rates = schedule.base_lrs if schedule else [group["lr"] for group in optimizer.param_groups]
+        first = float(max(rates))
+        super().__init__(optimizer, limits or (first / 1000, first))
+
+    @property
+    def value(self) -> float:
+        """The largest of all groups, before the scheduler's factor."""
+        return float(max(self.schedule.base_lrs)) if self.schedule else super().value
+
+    def turn(self, push: float) -> None:
+        """Multiply all groups, and what the scheduler started with, by the same factor."""
+        old = self.value
+        factor = min(self.limits[1], max(self.limits[0], old * math.exp(self.gain * push))) / old
+        for group in self.optimizer.param_groups:
+            group["lr"] *= factor
+        if self.schedule:
+            self.schedule.base_lrs = [rate * factor for rate in self.schedule.base_lrs]
+
+
+AUTO = ("rho", "gamma")
+NAMES = (*AUTO, "weight_decay", "lr")
+
+
+def never_climbs(optimizer: Optimizer) -> bool:
+    """Return whether a method is told never to climb, as ``csam:every=0`` is."""
+    cadence = getattr(optimizer, "cadence", None)
+    return isinstance(cadence, EveryKth) and cadence.k == 0
+
+
+def find_knobs(
+    optimizer: Optimizer, names: Sequence[str], limits: Mapping[str, Limits], schedule: LRScheduler | None = None
+) -> list[Knob]:
+    """Find what there is to turn.
+
+    Args:
+        optimizer: Has it.
+        names: Which ones; ``["auto"]`` for ρ and γ, as far as the method has them.
+        limits: By name, for those that shall have others than the usual ones.
+        schedule: Sets the learning rate, if that is to be turned.
+
+    Returns:
+        At least one.
+
+    Raises:
+        InputError: If there is none, or one that was named is not there.
+    """
+    auto = list(names) == ["auto"]
+    wanted = AUTO if auto else names
+    if unknown := [name for name in (*wanted, *limits) if name not in NAMES]:
+        raise InputError(f"Expected knobs among {', '.join(NAMES)}, or auto, but got {unknown[0]!r}. Write auto.")
+    made: dict[str, Knob | None] = {
+        "rho": Radius.of(optimizer, limits.get("rho")) if "rho" in wanted else None,
+        "gamma": Damping.of(optimizer, limits.get("gamma")) if "gamma" in wanted else None,
+        "weight_decay": Decay.of(optimizer, limits.get("weight_decay")) if "weight_decay" in wanted else None,
+        "lr": Rate(optimizer, schedule, limits.get("lr")) if "lr" in wanted else None,
+    }
+    found = [knob for name in wanted if (knob := made[name]) is not None]
+    missing = [name for name in wanted if made[name] is None]
+    if not found or (missing and not auto):
+        named = missing[0] if missing and not auto else "rho or gamma"
+        raise InputError(
+            f"Expected an optimizer with {named} above 0 to steer, but {_name(optimizer)} has none. "
+            "Take CSAM(optimizer, model), or name a knob that it has."
+        )
+    return found
+
+
+def _name(optimizer: Optimizer) -> str:
+    inner = getattr(optimizer, "base", None)
+    return type(inner if type(optimizer).__name__ == "Plain" else optimizer).__name__
