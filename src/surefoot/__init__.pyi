@@ -132,6 +132,9 @@ from surefoot.schema import (
     Splits as Splits,
     Tracking as Tracking,
 )
+from surefoot.steering import (
+    KeepCalibrated as KeepCalibrated,
+)
 from surefoot.trackers import (
     Watch as Watch,
 )

@@ -20,6 +20,7 @@ from surefoot.steering.ranks import gather_rows
 from surefoot.steering.signal import Signal, signal_of
 
 MOST = 0.5  # of log T that one look reacts to: a network far from calibrated is brought near in several
+FORGOTTEN = 0.1  # per look, of how much lower the NLL behind the best temperature was once
 IGNORED = -100  # torch's label of what counts nowhere
 
 
@@ -30,7 +31,7 @@ class Steering:
     Attributes:
         signal: What it saw.
         push: How much over-confidence it acted on: log T less its standard error, and at most a half; 0 is nothing.
-        restraint: By what the push on ρ was multiplied: 1 leaves it, 0 holds ρ, −1 turns it back, because what no
+        restraint: By what the push on ρ was multiplied: 1 leaves it, 0 holds ρ, −1 turns it round, because what no
             temperature repairs has grown worse.
         before: The knobs before, by name.
         after: The knobs after it.
@@ -72,8 +73,11 @@ class KeepCalibrated:
     .. math:: ρ ← ρ · e^{k_ρ r u},  γ ← γ + k_γ u,  u = \mathrm{sign}(\log T) \max(0, |\log T| − \mathrm{se}),
 
     |u| at most 1/2, k_ρ = 1, k_γ = 4, both within limits at which they stop and from which they come back at once.
-    More ρ is not bought with what no temperature repairs: where the NLL behind the best temperature is d above its best
-    so far, the push on ρ upwards is multiplied by r = max(−1, 1 − d/se).
+
+    Calibration is not bought with what no temperature repairs. Where the NLL behind the best temperature is d above the
+    lowest that it was (which is forgotten by a tenth per look), r = 1 − d/se, from 0 to 1 where ρ would go up: too far
+    up, and a network does not learn; from −1 to 1 where it would go down: a network that is not sure enough because
+    its labels are noisy would learn them by heart, and needs more of ρ instead.
 
     The held-out rows steer the training, so they are no test of calibration any more; keep others for that.
 
@@ -82,7 +86,7 @@ class KeepCalibrated:
         knobs: What to turn: ``"auto"`` is ρ and γ as far as the method has them. Else names, from ``rho``, ``gamma``,
             ``weight_decay`` and ``lr``, which is turned down.
         speed: By which all gains are multiplied. 1 is for one look per epoch; for four looks, write 0.25.
-        limits: Lowest and highest value by name. ρ: an eighth of and ten times the method's default; γ: 0 and 8.
+        limits: Lowest and highest value by name. ρ: an eighth of and four times the method's default; γ: 0 and 8.
         schedule: The scheduler, where ``lr`` is turned.
 
     Attributes:
@@ -117,7 +121,7 @@ class KeepCalibrated:
         self.knobs = find_knobs(self.optimizer, names, limits or {}, schedule)
         self.looks = 0
         self.facts: Steering | None = None
-        self._best: tuple[float, float] | None = None  # NLL behind the best temperature at its lowest, and its error
+        self._lowest: float | None = None  # NLL behind the best temperature, as low as it was not long ago
 
     @torch.no_grad()
     def step(self, logits: Tensor, labels: Tensor) -> Steering:
@@ -137,9 +141,10 @@ class KeepCalibrated:
         """
         signal = signal_of(*gather_rows(*_checked(logits, labels)))
         before = {knob.name: knob.value for knob in self.knobs}
-        push, restraint = (self._push(signal), self._restraint(signal)) if signal.is_known else (0.0, 1.0)
+        push = self._push(signal) if signal.is_known else 0.0
+        restraint = self._restraint(signal, push) if signal.is_known else 1.0
         for knob in self.knobs:
-            knob.turn(self.speed * push * (restraint if knob.cautious and push > 0 else 1.0))
+            knob.turn(self.speed * push * (restraint if knob.cautious else 1.0))
         self.looks += 1
         after = {knob.name: knob.value for knob in self.knobs}
         stuck = tuple(knob.name for knob in self.knobs if knob.at_limit)
@@ -164,22 +169,21 @@ class KeepCalibrated:
         beyond = abs(signal.log_temperature) - signal.error
         return math.copysign(min(MOST, beyond), signal.log_temperature) if beyond > 0 else 0.0
 
-    def _restraint(self, signal: Signal) -> float:
+    def _restraint(self, signal: Signal, push: float) -> float:
         """Say how much of a push on ρ is wanted, by what has become of the NLL that no temperature repairs."""
-        if self._best is None or signal.refined < self._best[0]:
-            self._best = signal.refined, signal.refined_error
-        lowest, error = self._best
+        lowest = signal.refined if self._lowest is None else self._lowest
         worse = signal.refined - lowest
-        return max(-1.0, 1 - worse / error) if error > 0 else float(worse <= 0)
+        self._lowest = lowest + FORGOTTEN * worse if worse > 0 else signal.refined
+        least = 0.0 if push > 0 else -1.0
+        return min(1.0, max(least, 1 - worse / signal.refined_error)) if signal.refined_error > 0 else 1.0
 
     def state_dict(self) -> dict[str, Any]:
         """Return what it remembers; the knobs themselves are the optimizer's, and in its ``state_dict``."""
-        return {"looks": self.looks, "best": self._best}
+        return {"looks": self.looks, "lowest": self._lowest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Remember what :meth:`state_dict` gave; load the optimizer's state as well."""
-        best = state["best"]
-        self.looks, self._best = int(state["looks"]), None if best is None else (float(best[0]), float(best[1]))
+        self.looks, self._lowest = state["looks"], state["lowest"]
 
 
 def _innermost(optimizer: Any) -> Optimizer:

@@ -24,7 +24,8 @@ class Knob(ABC):
         name: What users call it.
         gain: How far to turn it for an over-confidence of one, log T = 1.
         limits: It stays between them.
-        cautious: Whether more of it can keep a network from learning.
+        cautious: Whether turning it can cost more than calibration: keep a network from learning, or let it learn by
+            heart.
     """
 
     name: str
@@ -75,7 +76,10 @@ class GroupKnob(Knob):
 
 
 class Radius(GroupKnob):
-    """The radius ρ of the climb, between an eighth of and ten times the method's usual one."""
+    """The radius ρ of the climb, between an eighth of and four times the method's usual one.
+
+    A method that climbs at every k-th step only may go √k times as far.
+    """
 
     name = key = "rho"
     gain = 1.0
@@ -83,11 +87,11 @@ class Radius(GroupKnob):
     @classmethod
     def of(cls, optimizer: Optimizer, limits: Limits | None) -> Radius | None:
         """Return the knob where there is a radius to turn: one that is 0 everywhere asks for no climb."""
-        if not any(group.get("rho") for group in optimizer.param_groups) or never_climbs(optimizer):
+        if not any(group.get("rho") for group in optimizer.param_groups) or not _steps_per_climb(optimizer):
             return None
         usual = inspect.signature(type(optimizer)).parameters["rho"].default
         usual = usual if isinstance(usual, int | float) else max(group["rho"] for group in optimizer.param_groups)
-        return cls(optimizer, limits or (usual / 8, usual * 10))
+        return cls(optimizer, limits or (usual / 8, 4 * usual * math.sqrt(_steps_per_climb(optimizer))))
 
 
 class Damping(Knob):
@@ -167,10 +171,10 @@ AUTO = ("rho", "gamma")
 NAMES = (*AUTO, "weight_decay", "lr")
 
 
-def never_climbs(optimizer: Optimizer) -> bool:
-    """Return whether a method is told never to climb, as ``csam:every=0`` is."""
+def _steps_per_climb(optimizer: Optimizer) -> int:
+    """Return k of a method that climbs at every k-th step; 0 is one that is told never to, as ``csam:every=0``."""
     cadence = getattr(optimizer, "cadence", None)
-    return isinstance(cadence, EveryKth) and cadence.k == 0
+    return cadence.k if isinstance(cadence, EveryKth) else 1
 
 
 def find_knobs(
