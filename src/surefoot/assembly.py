@@ -124,4 +124,4 @@ def make_keeper(method: MethodSpec, optimizer: Wrapper, schedule: LRScheduler, s
         return None
     if splits.calibration is splits.test:
         raise SplitError("Expected a calibration split to steer by, but it is the test split. Set some rows aside.")
-    return KeepCalibrated(optimizer, knobs=method.tune.split("+"), schedule=schedule)
+    return KeepCalibrated(optimizer, knobs=method.tune, schedule=schedule)

@@ -95,10 +95,8 @@ def _read_tune(part: Part, given: dict[str, OptionValue]) -> str | None:
     if "tune" in part.options:
         return None
     tune = str(given.pop("tune", "none"))
-    if unknown := [name for name in tune.split("+") if name not in TUNED]:
-        raise OptionError(
-            f"Expected tune to be {', '.join(TUNED)}, or several as rho+gamma, but got {unknown[0]!r}. Write tune=auto."
-        )
+    if tune not in TUNED:
+        raise OptionError(f"Expected tune to be {', '.join(TUNED)}, but got {tune!r}. Write tune=auto.")
     return None if tune == "none" else tune
 
 

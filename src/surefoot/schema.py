@@ -203,7 +203,7 @@ def show_option(value: OptionValue) -> str:
 class MethodSpec:
     """A way to train: a loss, an optimizer, where that one wraps another its base, and perhaps an ensemble.
 
-    ``tune`` says what is turned by the calibration split while training: ``auto`` or names such as ``rho+gamma``.
+    ``tune`` says what is turned by the calibration split while training: ``auto`` or one name.
     """
 
     label: str

@@ -21,6 +21,22 @@ def by_trainer(folder, name, mode, n):
     return model
 
 
+def by_steering(folder, method, mode, n):
+    """Rows of which accelerate repeats some, to give both ranks as many, count once."""
+    model, options = bert(), {"eval_strategy": "epoch", "num_train_epochs": 2, "learning_rate": 0.01}
+    with torch.no_grad():
+        model.classifier.weight.mul_(60)
+    extra = {"eval_dataset": rows(21)}
+    made = trainer(
+        model, folder, data=rows(16), method=f"{method}:perturbation={mode},tune=auto", extra=extra, **options
+    )
+    made.train()
+    facts, ours = made.keeper.facts, made.optimizer.optimizer
+    assert (facts.signal.rows, made.keeper.looks) == (21, 2), facts
+    assert facts.after == {"rho": ours.param_groups[0]["rho"], "gamma": ours.outer.gamma} != {"rho": 0.1, "gamma": 1.0}
+    return model
+
+
 def by_accelerate(_, form, mode, n):
     accelerator = Accelerator(cpu=True)
     net = bert(0.2 if mode == "rank" else 0.0).train()
@@ -53,6 +69,7 @@ CASES = {
     "csam, synchronised": (by_trainer, "csam", "synchronised", 1),
     "sam, rank, two micro-batches": (by_trainer, "sam", "rank", 2),
     "csam, rank, two micro-batches": (by_trainer, "csam", "rank", 2),
+    "csam, steered": (by_steering, "csam", "rank", 1),
     "closure, synchronised": (by_accelerate, "closure", "synchronised", 1),
     "explicit, synchronised": (by_accelerate, "explicit", "synchronised", 1),
     "closure, rank": (by_accelerate, "closure", "rank", 1),

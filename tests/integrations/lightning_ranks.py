@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from surefoot.integrations.lightning import CalibrationCallback
+from surefoot.integrations.lightning import CalibrationCallback, KeepCalibratedCallback
 from surefoot.metrics import from_logits
 from tests.integrations.lightning_runs import Net, fit, network, optimizer_of
 
@@ -100,6 +100,23 @@ def resumed(folder):
     return digests
 
 
+def steered(shared):
+    """What a look at the validation rows does: each rank has half of them, or both have all."""
+    module, callback = OnRanks("csam"), KeepCalibratedCallback()
+    mine = slice(RANK, None, 2) if shared else slice(None)
+    module.val_dataloader = lambda: DataLoader(TensorDataset(X[mine], Y[mine]), batch_size=4)
+    train = DataLoader(TensorDataset(X[RANK::2], Y[RANK::2]), batch_size=4)
+    options = {"strategy": "ddp", "devices": 2, "use_distributed_sampler": False}
+    trainer = fit(module, callback, epochs=2, loader=train, **options)
+    facts, (optimizer,) = callback.keeper.facts, trainer.optimizers
+    return {
+        "rows": facts.signal.rows,
+        "knobs": [optimizer.param_groups[0]["rho"], optimizer.outer.gamma],
+        "signal": [facts.signal.log_temperature, facts.signal.error],
+        "weights": digest(module.net),
+    }
+
+
 def main(folder):
     """Write what this rank says."""
     warnings.simplefilter("ignore")
@@ -107,7 +124,8 @@ def main(folder):
     said = [by_lightning(*case) for case in CASES]
     for each, case in zip(said, CASES, strict=True):
         each["by hand"] = by_hand(*case)
-    Path(folder, f"rank{RANK}.json").write_text(json.dumps({"cases": said, "resumed": resumed(folder)}))
+    more = {"resumed": resumed(folder), "steered": [steered(True), steered(False)]}
+    Path(folder, f"rank{RANK}.json").write_text(json.dumps({"cases": said, **more}))
     dist.barrier()
     dist.destroy_process_group()
 

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from surefoot.errors import InputError
 from surefoot.optim import CSAM
+from surefoot.steering import KeepCalibrated
 from tests.blocks import ROOT, blocks_of
 from tests.integrations.berts import BATCH, bert, optimizer, plain_loop, rows
 from tests.optim.problems import assert_same, weights
@@ -108,10 +109,45 @@ def test_two_passes_under_accumulate_are_refused(n):
                 prepared.zero_grad()
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["closure", "accumulated"])
+def test_knobs_turn_through_a_prepared_optimizer_and_go_on_from_what_was_saved(tmp_path):
+    draw = torch.Generator().manual_seed(3)
+    logits, labels = 9 * torch.randn(4, 200, 3, generator=draw), torch.randint(3, (4, 200), generator=draw)
+
+    def start():
+        accelerator, net = Accelerator(cpu=True), bert()
+        _, prepared = accelerator.prepare(net, optimizer("csam", net))
+        keeper = KeepCalibrated(prepared, speed=0.3)
+        accelerator.register_for_checkpointing(keeper)
+        return accelerator, prepared, keeper
+
+    def values(prepared):
+        assert isinstance(prepared.optimizer, CSAM)
+        return prepared.optimizer.param_groups[0]["rho"], prepared.optimizer.outer.gamma
+
+    accelerator, prepared, keeper = start()
+    first = keeper.step(logits[0], labels[0])
+    assert keeper.optimizer is prepared.optimizer
+    assert values(prepared) == (first.after["rho"], first.after["gamma"])
+    assert values(prepared)[0] > 0.1
+    assert values(prepared)[1] > 1.0
+    accelerator.save_state(tmp_path)
+    saved, whole = values(prepared), [keeper.step(*rows) for rows in zip(logits[1:], labels[1:], strict=True)]
+    accelerator, prepared, keeper = start()
+    assert values(prepared) == (0.1, 1.0)
+    accelerator.load_state(tmp_path)
+    assert values(prepared) == saved
+    assert [keeper.step(*rows) for rows in zip(logits[1:], labels[1:], strict=True)] == whole
+    assert keeper.looks == 4
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=["closure", "accumulated", "steered"])
 def test_the_loops_of_the_page_run_and_learn(block, capsys):
     assert len(block.splitlines()) <= 40
     exec(compile(block, "accelerate.md", "exec"), {})
-    losses = [float(loss) for loss in re.findall(r"loss (\d\.\d+)", capsys.readouterr().out)]
+    printed = capsys.readouterr().out
+    if "keeper" in block:
+        assert "on 1,000 rows" in printed
+        assert "→" in printed
+    losses = [float(loss) for loss in re.findall(r"loss (\d\.\d+)", printed)]
     assert len(losses) == 5
     assert losses[-1] < 0.4 < losses[0]

@@ -378,3 +378,8 @@ def test_on_two_ranks(tmp_path):
         assert mine == pytest.approx(here, abs=1e-6)
         assert logged == pytest.approx(mine, abs=1e-6)
     assert cases[1]["weights"] != cases[2]["weights"]  # alone or together is not the same
+    halves, same = said[0]["steered"]  # each row is counted once, whether ranks have halves of them or all
+    assert halves["rows"] == same["rows"] == 32
+    for name in ("knobs", "signal"):
+        assert halves[name] == pytest.approx(same[name], rel=1e-3)
+    assert halves["knobs"] != [0.1, 1.0]

@@ -90,6 +90,26 @@ def test_the_same_results_are_the_same_bytes(smoke: dict, tmp_path: Path) -> Non
     assert (tmp_path / "a4.json.xz").read_bytes() == before[0]
 
 
+@pytest.mark.parametrize("name", ["a4", "c1"])
+def test_runs_that_results_hold_need_not_be_made_again(name: str, smoke: dict, tmp_path: Path) -> None:
+    """From the files alone, in a folder without a run: all are taken over, and what is found is the same."""
+    shutil.copytree(Path(smoke["folder"]) / "runs" / "results", tmp_path / "results")
+    before = load_result(tmp_path / "results" / f"{name}.json.xz")
+    words = [name, "--size", "smoke", "--out", "runs", "--results", "results"]
+    done = study(*words, "--reuse", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    n = len(before.runs)
+    assert f"{n} of {n} runs taken over from results\n" in done.stderr
+    after = load_result(tmp_path / "results" / f"{name}.json.xz")
+    assert after.runs == before.runs
+    for key in ("table", "verdict", "arms", "numbers", "environment"):
+        assert after.values[key] == before.values[key]
+    assert after.values["cost"]["seconds"] == pytest.approx(before.values["cost"]["seconds"], abs=0.2)
+    refused = study(*words, "--reuse", "--no-resume", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "Expected --reuse or --no-resume, but got both" in refused.stderr
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_study_says_what_it_asks_and_how_it_is_judged(name: str) -> None:
     found = find_studies([name])[name]

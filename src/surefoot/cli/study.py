@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,9 @@ def study(
     ] = "laptop",
     seeds: Annotated[str | None, typer.Option(help="How many seeds, or which; else the study's own number.")] = None,
     resume: Annotated[bool, typer.Option(help="Keep finished runs and go on with interrupted ones.")] = True,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="Take runs over that the files in --results hold, instead of making them.")
+    ] = False,
     engine: Annotated[str, typer.Option(help="local: processes here; ray: tasks of a running Ray cluster.")] = "local",
     jobs: Annotated[int | None, typer.Option(help="Runs at once; else one per core.")] = None,
     out: Annotated[
@@ -71,7 +75,9 @@ def study(
         return 0
     check_out(place)
     chosen = None if seeds is None else read_seeds(seeds)
-    made = _run(names, _size(size), chosen, not resume, _engine(engine), jobs, place, where, store)
+    if reuse and not resume:
+        raise InputError("Expected --reuse or --no-resume, but got both: one keeps runs, the other does not. Drop one.")
+    made = _run(names, _size(size), chosen, not resume, reuse, _engine(engine), jobs, place, where, store)
     _present(made, where, "" if seeds is None else f" --seeds {seeds}", as_json)
     return 1 if any(result.runs.failed for result in made) else 0
 
@@ -121,6 +127,7 @@ def _run(
     size: Size,
     seeds: Sequence[int] | None,
     fresh: bool,
+    reuse: bool,
     engine: EngineName,
     workers: int | None,
     out: Path,
@@ -136,8 +143,19 @@ def _run(
     studies = find_studies(names)
     check_results(results, list(studies))
     plans, jobs = plan_studies(studies, size, out.resolve(), seeds=seeds, fresh=fresh, store=store)
+    if reuse:
+        _reuse(list(studies), results, {job.path.name for job in jobs}, out.resolve())
     with showing({job.path: _work(job) for job in jobs}) as listen:
         return run_studies(plans, jobs, workers=workers, engine=engine, listen=listen)
+
+
+def _reuse(studies: Sequence[str], results: Path, wanted: set[str], out: Path) -> None:
+    """Write runs that results hold back as folders, and say how many."""
+    from surefoot.studies.results import load_result, place_of
+
+    files = [path for path in (place_of(name, results) for name in studies) if path.exists()]
+    taken = sum(len(load_result(path).unpack_runs(out, wanted)) for path in files)
+    print(f"{taken} of {len(wanted)} runs taken over from {results}", file=sys.stderr)
 
 
 def _work(job: Job) -> float:

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
-from lightning.pytorch import Callback, LightningModule, Trainer
-from torch import Tensor, nn
+from lightning.pytorch import LightningModule, Trainer
+from torch import nn
 
 from surefoot.calibrated import CalibratedModel
 from surefoot.calibrators import Temperature, fit_temperature
 from surefoot.errors import InputError
+from surefoot.integrations._lightning_rows import Collecting, Reader, log
 from surefoot.integrations._reliability_figure import draw_reliability
 from surefoot.metrics import Interval, bootstrap, from_logits
-from surefoot.outputs import are_probs
 from surefoot.report.paper import is_possible
 from surefoot.schema import Predictions
-from surefoot.seeding import replaying, rng_state
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Pair = tuple[Tensor, Tensor]
-HOW = (
-    'Return {"logits": logits, "labels": labels} from validation_step (beside "loss", if you like), or pass '
-    "CalibrationCallback(predictions=lambda module, batch, outputs: (logits, labels))."
-)
 
-
-class CalibrationCallback(Callback):
+class CalibrationCallback(Collecting):
     """Log how well validation predictions are calibrated, and fit a temperature to those of the trained weights.
 
     After each validation it logs ``val_ece`` with the ends of its interval, ``val_ece_low`` and ``val_ece_high``,
@@ -66,40 +58,25 @@ class CalibrationCallback(Callback):
         level: float = 0.95,
         figure: bool = True,
         dataloader: int | None = None,
-        predictions: Callable[[LightningModule, Any, Any], Pair] | None = None,
+        predictions: Reader | None = None,
     ) -> None:
-        self.n_bins, self.level, self.dataloader = n_bins, level, dataloader
+        super().__init__(dataloader, predictions)
+        self.n_bins, self.level = n_bins, level
         self.predictions: Predictions | None = None
         self.ece: Interval | None = None
         self.calibrator: Temperature | None = None
         self.figure: Figure | None = None
-        self._draws, self._read = figure, predictions or _read
+        self._draws = figure
         if figure and not is_possible():
             raise InputError(
                 "Expected matplotlib, which draws the diagram, but it is not installed. Run pip install "
                 "'surefoot[figures]', or pass figure=False."
             )
-        self._batches: list[Pair] = []
         self._validated: tuple[int, int] | None = None  # steps made, and the weights' checksum
         self._why_not = "it has not seen a training end"
 
-    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the rows before."""
-        self._batches = []
-
-    def on_validation_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Keep a batch's logits and labels."""
-        self._take(trainer, pl_module, outputs, batch, dataloader_idx)
-
-    on_test_epoch_start, on_test_batch_end = on_validation_epoch_start, on_validation_batch_end
+    on_test_epoch_start = Collecting.on_validation_epoch_start
+    on_test_batch_end = Collecting.on_validation_batch_end
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure, log and draw."""
@@ -117,7 +94,7 @@ class CalibrationCallback(Callback):
         self._report(trainer, pl_module, found, "test")
         if self.calibrator is not None and self._fits(pl_module):
             repaired = self.calibrator(found)
-            _log(
+            log(
                 pl_module,
                 {"test_ece_calibrated": from_logits("ece", repaired.logits, found.labels, n_bins=self.n_bins)},
             )
@@ -163,27 +140,13 @@ class CalibrationCallback(Callback):
     def _fits(self, model: nn.Module) -> bool:
         return self._validated is not None and self._validated[1] == _checksum(model)
 
-    def _take(self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, dataloader: int) -> None:
-        """Keep the predictions of one batch, without drawing random numbers that others would then not draw."""
-        if trainer.sanity_checking or dataloader != (self.dataloader or 0):
-            if dataloader and self.dataloader is None and not trainer.sanity_checking:
-                raise InputError(
-                    "Expected one dataloader, but got several. Say which: CalibrationCallback(dataloader=0)."
-                )
-            return
-        with torch.no_grad(), trainer.precision_plugin.val_step_context(), replaying(rng_state()):
-            logits, labels = self._read(module, batch, outputs)
-        _check(logits, labels)
-        self._batches.append((logits.detach().cpu().float(), labels.detach().cpu().long()))
-
     def _gathered(self, split: Literal["calibration", "test"]) -> Predictions:
         """Put the batches of all ranks together; the same on every rank."""
-        mine = [torch.cat(column) for column in zip(*self._batches, strict=True)]
+        mine = self._rows()
         everyones = [mine]
         if dist.is_available() and dist.is_initialized():
             everyones *= dist.get_world_size()
             dist.all_gather_object(everyones, mine)
-        self._batches = []
         logits, labels = (torch.cat(column) for column in zip(*everyones, strict=True))
         return Predictions(logits.double().numpy(), labels.numpy(), split)
 
@@ -193,37 +156,13 @@ class CalibrationCallback(Callback):
         ece = bootstrap("ece", probs, labels, n_bins=self.n_bins, level=self.level)
         values = {name: from_logits(name, logits, labels) for name in ("nll", "accuracy")}
         ends = {"ece": ece.estimate, "ece_low": ece.low, "ece_high": ece.high}
-        _log(module, {f"{stage}_{name}": value for name, value in {**ends, **values}.items()})
+        log(module, {f"{stage}_{name}": value for name, value in {**ends, **values}.items()})
         if self._draws and trainer.is_global_zero:
             accuracy = float(values["accuracy"])
             self.figure = draw_reliability(probs, labels, ece, accuracy=accuracy, n_bins=self.n_bins)
             for logger in trainer.loggers:
                 _send(logger, f"{stage}_reliability", self.figure, trainer.global_step)
         return ece
-
-
-def _log(module: LightningModule, values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        module.log(name, float(value), on_step=False, on_epoch=True, sync_dist=True, batch_size=1)
-
-
-def _read(module: LightningModule, batch: Any, outputs: Any) -> Pair:
-    """Take logits and labels from what ``validation_step`` returned, or call the module on a pair."""
-    if isinstance(outputs, Mapping) and "logits" in outputs and "labels" in outputs:
-        return outputs["logits"], outputs["labels"]
-    if isinstance(batch, list | tuple) and len(batch) == 2 and isinstance(batch[1], Tensor):
-        return module(batch[0]), batch[1]
-    raise InputError(f"Expected logits and labels, but validation_step returned neither. {HOW}")
-
-
-def _check(logits: Any, labels: Any) -> None:
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or labels.shape != logits.shape[:1]:
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise InputError(
-            f"Expected logits (n, classes) and labels (n,), but got {got} for labels {tuple(labels.shape)}. {HOW}"
-        )
-    if are_probs(logits.detach().float(), atol=1e-2):  # as far as bfloat16 can sum to 1
-        raise InputError(f"Expected logits, but got rows that sum to 1: probabilities. {HOW}")
 
 
 def _checksum(model: nn.Module) -> int:

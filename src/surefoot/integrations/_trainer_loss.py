@@ -29,15 +29,21 @@ if TYPE_CHECKING:
         optimizer: Any
         accelerator: Any
         label_smoother: Any
+        state: Any
+        is_in_train: bool
         is_deepspeed_enabled: bool
 
         def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        def train(self, *args: Any, **kwargs: Any) -> Any: ...
         def create_optimizer(self, *args: Any, **kwargs: Any) -> Any: ...
+        def create_scheduler(self, *args: Any, **kwargs: Any) -> Any: ...
         def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any: ...
         def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor: ...
         def compute_loss(
             self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
         ) -> Any: ...
+        def evaluate(self, eval_dataset: Any = None, *args: Any, **kwargs: Any) -> Any: ...
+        def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any: ...
         def get_tp_size(self) -> int: ...
 
     Base = Trainer
@@ -96,7 +102,7 @@ class TrainerLoss(Base):
         if not (isinstance(logits, Tensor) and isinstance(labels, Tensor)) or labels.is_floating_point():
             raise InputError(
                 "Expected outputs with logits and class indices as labels, from which to take one loss per example, "
-                f"but got {_kind(logits)} and {_kind(labels)}. Override loss_terms(outputs, labels) of the Trainer, or "
+                f"but got {kind(logits)} and {kind(labels)}. Override loss_terms(outputs, labels) of the Trainer, or "
                 "take sam, which needs no more than the Trainer's own loss."
             )
         labels = labels.to(logits.device)
@@ -181,5 +187,6 @@ def _sum(terms: LossTerms) -> float:
     return terms.per_example.detach().sum().item()
 
 
-def _kind(value: Any) -> str:
+def kind(value: Any) -> str:
+    """Say what was given in the place of a tensor."""
     return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

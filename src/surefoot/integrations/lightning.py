@@ -1,4 +1,4 @@
-"""Lightning: sharpness-aware steps for a ``training_step`` as it is, and calibration while it trains.
+"""Lightning: sharpness-aware steps for a ``training_step`` as it is, and calibration watched and kept while it trains.
 
 Lightning evaluates the micro-batches of a step one by one, each with its ``backward()``, and lets the optimizer see
 the last one only. :class:`SharpnessAwareCallback` keeps what ``training_step`` was called with, and the random numbers
@@ -31,8 +31,9 @@ except ImportError as error:
 
 from surefoot.integrations._lightning_calibration import CalibrationCallback
 from surefoot.integrations._lightning_passes import Passes, check, reducing
+from surefoot.integrations._lightning_steering import KeepCalibratedCallback
 
-__all__ = ["CalibrationCallback", "SharpnessAwareCallback", "SharpnessAwareMixin"]
+__all__ = ["CalibrationCallback", "KeepCalibratedCallback", "SharpnessAwareCallback", "SharpnessAwareMixin"]
 
 
 class SharpnessAwareCallback(Callback):
@@ -92,6 +93,10 @@ class SharpnessAwareCallback(Callback):
         """Keep the micro-batch for the second pass."""
         if self._passes is not None:
             self._passes.keep()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Go on with the random numbers of a checkpoint behind an epoch's last step, whose loader was begun in vain."""
+        self._set_random_numbers(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave the module as it was."""

@@ -14,19 +14,24 @@ from typing import Any
 from torch import Tensor, nn
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.integrations._trainer_loss import Trainer, TrainerLoss
+from surefoot.integrations._trainer_loss import Trainer
+from surefoot.integrations._trainer_steering import TrainerSteering
+from surefoot.method import parse_method
 from surefoot.optim import BSAM, SharpnessAware, Wrapper
 from surefoot.registry import OPTIMIZERS
 from surefoot.schema import PartSpec
 from surefoot.seeding import RngState, replaying, rng_state
 
 
-class SharpnessAwareTrainerMixin(TrainerLoss):
+class SharpnessAwareTrainerMixin(TrainerSteering):
     """Let a Trainer climb: ``class MyTrainer(SharpnessAwareTrainerMixin, Trainer)``.
 
     The optimizer comes in one of three ways: ``optimizers=(CSAM(AdamW(…), model), None)``, a ``create_optimizer``
     of your own that returns one, or by its name, ``method="csam:rho=0.05"``. Behind the name, the base is the optimizer
     that the training arguments ask for, with their learning rate, ``optim``, ``optim_args`` and weight-decay groups.
+
+    With ``method="csam:tune=auto"``, each evaluation of the ``eval_dataset`` during training turns ρ and γ against
+    over-confidence; see :class:`~surefoot.steering.KeepCalibrated`, which is ``trainer.keeper`` then.
 
     Args:
         *args: What the Trainer takes.
@@ -34,13 +39,18 @@ class SharpnessAwareTrainerMixin(TrainerLoss):
         **kwargs: What the Trainer takes.
 
     Raises:
-        InputError: If the method is none that goes around a base, or there is an optimizer beside it.
+        InputError: If the method is none that goes around a base, there is an optimizer beside it, or it is to be tuned
+            without evaluations.
     """
 
     def __init__(self, *args: Any, method: str | None = None, **kwargs: Any) -> None:
-        self._method = None if method is None else _read_method(method)
+        self._method: PartSpec | None = None
+        if method is not None:
+            self._method, self._tune = _read_method(method)
         self._group: list[tuple[Any, RngState]] = []  # the step's micro-batches, and what was drawn from in each
+        self._check_given(args, kwargs)
         super().__init__(*args, **kwargs)
+        self._check_strategy()
         if method is not None and self.optimizer is not None:
             raise InputError(
                 f"Expected one optimizer, but got method={method!r} and optimizers=({type(self.optimizer).__name__}, "
@@ -55,6 +65,8 @@ class SharpnessAwareTrainerMixin(TrainerLoss):
             return base
         model = args[0] if args else kwargs.get("model")
         self.optimizer = OPTIMIZERS.build(self._method, base, self.model if model is None else model)
+        if self._tune is not None and isinstance(self.optimizer, Wrapper):
+            self._keep_state_with(self.optimizer)
         return self.optimizer
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
@@ -135,8 +147,8 @@ class SurefootTrainer(SharpnessAwareTrainerMixin, Trainer):
     """
 
 
-def _read_method(text: str) -> PartSpec:
-    """Read the name and options of a method that goes around the Trainer's own optimizer."""
+def _read_method(text: str) -> tuple[PartSpec, str | None]:
+    """Read the name and options of a method that goes around the Trainer's own optimizer, and what of it to tune."""
     part, given = OPTIMIZERS.read(text)
     if not part.facts.get("wraps"):
         raise InputError(
@@ -148,4 +160,7 @@ def _read_method(text: str) -> PartSpec:
             f"Expected options of {part.name} alone, but got {min(own)}, which is the Trainer's. Write it in "
             "TrainingArguments: optim=, learning_rate=, weight_decay=."
         )
-    return part.spec(given)
+    tune = parse_method(text).tune if "tune" in given else None
+    if "tune" not in part.options:
+        given.pop("tune", None)
+    return part.spec(given), tune

@@ -16,7 +16,7 @@ from surefoot.errors import InputError
 from surefoot.optim import Wrapper
 from surefoot.outputs import are_probs, collect_logits
 from surefoot.steering.knobs import Limits, find_knobs
-from surefoot.steering.ranks import gather_rows
+from surefoot.steering.ranks import together
 from surefoot.steering.signal import Signal, signal_of
 
 MOST = 0.5  # of log T that one look reacts to: a network far from calibrated is brought near in several
@@ -139,7 +139,10 @@ class KeepCalibrated:
         Raises:
             InputError: If the rows are something else.
         """
-        signal = signal_of(*gather_rows(*_checked(logits, labels)))
+        return self._step(together(lambda: _checked(logits, labels)))
+
+    def _step(self, rows: tuple[Tensor, Tensor]) -> Steering:
+        signal = signal_of(*rows)
         before = {knob.name: knob.value for knob in self.knobs}
         push = self._push(signal) if signal.is_known else 0.0
         restraint = self._restraint(signal, push) if signal.is_known else 1.0
@@ -161,8 +164,12 @@ class KeepCalibrated:
         Returns:
             What was seen and done.
         """
-        found = collect_logits(model, loader)
-        return self.step(torch.from_numpy(found.logits), torch.from_numpy(found.labels))
+
+        def rows() -> tuple[Tensor, Tensor]:
+            found = collect_logits(model, loader)
+            return _checked(torch.from_numpy(found.logits), torch.from_numpy(found.labels))
+
+        return self._step(together(rows))
 
     def _push(self, signal: Signal) -> float:
         """Return how much over-confidence to act on: what is left of log T when its standard error is taken off."""

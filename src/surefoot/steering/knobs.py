@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from surefoot.errors import InputError
 from surefoot.optim.csam import Damped
@@ -43,9 +43,19 @@ class Knob(ABC):
     def value(self) -> float:
         """Where it is."""
 
+    @value.setter
     @abstractmethod
+    def value(self, new: float) -> None: ...
+
     def turn(self, push: float) -> None:
-        """Turn it by ``gain * push`` and stop at the limits."""
+        """Turn it by ``gain * push`` and stop at the limits; without a push it stays, also beyond them."""
+        if push:
+            low, high = self.limits
+            self.value = min(high, max(low, self.turned(self.gain * push)))
+
+    @abstractmethod
+    def turned(self, by: float) -> float:
+        """Return where it would be."""
 
     @property
     def at_limit(self) -> bool:
@@ -66,13 +76,21 @@ class GroupKnob(Knob):
         """The largest of all groups."""
         return float(max(group[self.key] for group in self.optimizer.param_groups if self.key in group))
 
-    def turn(self, push: float) -> None:
-        """Multiply all groups by the same factor."""
+    @value.setter
+    def value(self, new: float) -> None:
         old = self.value
-        new = min(self.limits[1], max(self.limits[0], old * math.exp(self.gain * push)))
         for group in self.optimizer.param_groups:
             if group.get(self.key):
-                group[self.key] = new if group[self.key] == old else group[self.key] * (new / old)
+                group[self.key] = scaled(group[self.key], old, new)
+
+    def turned(self, by: float) -> float:
+        """Multiply by a factor."""
+        return self.value * math.exp(by)
+
+
+def scaled(value: float, old: float, new: float) -> float:
+    """Scale a number as ``old`` becomes ``new``, which is exact for that one itself."""
+    return new if value == old else value * (new / old)
 
 
 class Radius(GroupKnob):
@@ -89,8 +107,9 @@ class Radius(GroupKnob):
         """Return the knob where there is a radius to turn: one that is 0 everywhere asks for no climb."""
         if not any(group.get("rho") for group in optimizer.param_groups) or not _steps_per_climb(optimizer):
             return None
-        usual = inspect.signature(type(optimizer)).parameters["rho"].default
-        usual = usual if isinstance(usual, int | float) else max(group["rho"] for group in optimizer.param_groups)
+        takes = inspect.signature(type(optimizer)).parameters.get("rho")
+        first = max(group.get("rho", 0.0) for group in optimizer.param_groups)
+        usual = takes.default if takes is not None and isinstance(takes.default, int | float) else first
         return cls(optimizer, limits or (usual / 8, 4 * usual * math.sqrt(_steps_per_climb(optimizer))))
 
 
@@ -116,9 +135,13 @@ class Damping(Knob):
         """γ."""
         return self.outer.gamma
 
-    def turn(self, push: float) -> None:
+    @value.setter
+    def value(self, new: float) -> None:
+        self.outer.gamma = new
+
+    def turned(self, by: float) -> float:
         """Add to it."""
-        self.outer.gamma = min(self.limits[1], max(self.limits[0], self.outer.gamma + self.gain * push))
+        return self.outer.gamma + by
 
 
 class Decay(GroupKnob):
@@ -137,7 +160,7 @@ class Decay(GroupKnob):
 class Rate(GroupKnob):
     """The learning rate, lowered against over-confidence and never raised above what it is at first.
 
-    A scheduler computes each rate from those it started with, so these are turned along.
+    A ``LambdaLR`` computes each rate from those it started with, so these are turned along.
     """
 
     name = key = "lr"
@@ -147,6 +170,11 @@ class Rate(GroupKnob):
     def __init__(self, optimizer: Optimizer, schedule: LRScheduler | None, limits: Limits | None) -> None:
         if schedule is None and any("initial_lr" in group for group in optimizer.param_groups):
             raise InputError("Expected the scheduler, which would undo what is done to lr. Pass schedule=scheduler.")
+        if schedule is not None and not isinstance(schedule, LambdaLR):
+            raise InputError(
+                f"Expected a LambdaLR beside the knob lr, but got {type(schedule).__name__}, which may undo what is "
+                "done to lr. Turn another knob."
+            )
         self.schedule = schedule
         rates = schedule.base_lrs if schedule else [group["lr"] for group in optimizer.param_groups]
         first = float(max(rates))
@@ -157,14 +185,13 @@ class Rate(GroupKnob):
         """The largest of all groups, before the scheduler's factor."""
         return float(max(self.schedule.base_lrs)) if self.schedule else super().value
 
-    def turn(self, push: float) -> None:
-        """Multiply all groups, and what the scheduler started with, by the same factor."""
+    @value.setter
+    def value(self, new: float) -> None:
         old = self.value
-        factor = min(self.limits[1], max(self.limits[0], old * math.exp(self.gain * push))) / old
         for group in self.optimizer.param_groups:
-            group["lr"] *= factor
+            group["lr"] = scaled(group["lr"], old, new)
         if self.schedule:
-            self.schedule.base_lrs = [rate * factor for rate in self.schedule.base_lrs]
+            self.schedule.base_lrs = [scaled(float(rate), old, new) for rate in self.schedule.base_lrs]
 
 
 AUTO = ("rho", "gamma")

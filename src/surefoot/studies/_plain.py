@@ -102,6 +102,7 @@ def run_to_json(run: RunFolder, asked: Collection[tuple[str, str]] = ()) -> dict
         "run": run.run_id,
         "spec": _anonymous(run.spec.to_json()),
         "data": {key: value for key, value in run.data.items() if key != "classes"},
+        "tracking": dataclasses.asdict(run.tracking),
         "done": {**done, "steps": steps[-1]["step"]} if steps else done,
         "tracked": [_brief(record) for record in run.tracked()],
         "measures": [found[place] for place in sorted(found) if place in wanted],

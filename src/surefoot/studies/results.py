@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import lzma
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,12 +104,29 @@ class SavedResult:
                     written.append(path)
         return written
 
+    def unpack_runs(self, folder: Path, wanted: Container[str]) -> list[RunFolder]:
+        """Write runs back as folders, as they were but for weights and predictions, so that nobody makes them again.
 
-def _unpack(run: Mapping[str, Any], path: Path) -> RunFolder:
-    """Write what a run recorded as a run folder for a while, which figures are drawn from."""
+        Args:
+            folder: Takes one folder per run; those that are there already stay as they are.
+            wanted: Names of the runs that are asked for.
+
+        Returns:
+            Those that were written.
+        """
+        each = self.values["cost"]["seconds"] / max(1, self.values["cost"]["runs"])  # that of one run is not kept
+        names = [name for name in self.runs if name in wanted and not (folder / name).exists()]
+        made = [_unpack(self.runs[name], folder / name, seconds=each) for name in names]
+        for run in made:
+            (run.path / "environment.json").write_text(json.dumps(self.values["environment"]))
+        return made
+
+
+def _unpack(run: Mapping[str, Any], path: Path, *, seconds: float = 0.0) -> RunFolder:
+    """Write what a run recorded as a run folder; the time that it took is not kept."""
     path.mkdir(parents=True)
-    header = {"id": run["run"], "spec": run["spec"], "data": run["data"]}
-    done = {"seconds": 0.0, **run["done"]}  # the time it took is not kept, and in no figure
+    header = {key: run[key] for key in ("spec", "data", "tracking") if key in run} | {"id": run["run"]}
+    done = {"seconds": seconds, **run["done"]}
     last = [{"step": done["steps"]}] if "steps" in done else []
     lines = {"steps": [*run["tracked"], *last], "measures": run["measures"], "shift": run["shift"]}
     for name, records in lines.items():

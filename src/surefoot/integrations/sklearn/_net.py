@@ -148,7 +148,10 @@ class TrainingNet(NeuralNetClassifier):  # type: ignore[misc]  # skorch has no t
             scene = self._scene()
             self.plan.loss.epoch_end(self.module_, scene)
             if self.keeper_ is not None:
-                self.keeper_.step(scene.logits("calibration"), self.plan.splits.calibration.labels)
+                facts = self.keeper_.step(scene.logits("calibration"), self.plan.splits.calibration.labels)
+                self.history.record("steering/log_temperature", facts.signal.log_temperature)
+                for name, value in facts.after.items():
+                    self.history.record(f"steering/{name}", value)
 
     def _scene(self) -> Scene:
         def logits(split: SplitName) -> Tensor:

@@ -44,6 +44,7 @@ class SurefootClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             ``n_classes`` that it takes; a name as ``"mlp:width=50"``; or a module, of which a copy is trained. None is
             an ``mlp`` behind a layer that standardises the features. Its outputs are logits.
         method: How to train, as for ``surefoot train``: ``"csam"``, ``"focal + sam:rho=0.1"``; no ensembles.
+            ``"csam:tune=auto"`` turns ρ and γ by the held-out rows after every epoch.
         lr: Learning rate; the optimizer's own where it is None.
         max_epochs: Passes over the training rows.
         batch_size: Rows per step, at most.
@@ -62,7 +63,7 @@ class SurefootClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     Attributes:
         classes_: Labels of the classes, in the order of the columns of ``predict_proba``.
         module_: The trained network.
-        history_: What skorch recorded, epoch by epoch.
+        history_: What skorch recorded, epoch by epoch; ``history_[:, "steering/rho"]`` where ρ was turned.
         n_iter_: Epochs trained.
 
     Example:
@@ -170,6 +171,11 @@ class SurefootClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             rows, others = train_test_split(rows, test_size=held_out, stratify=labels.numpy(), random_state=seed)
         elif self.early_stopping:
             raise ValueInputError("Expected held-out rows to stop by, but got validation_fraction=0. Leave it out.")
+        elif method.tune is not None:
+            raise ValueInputError(
+                f"Expected held-out rows for tune={method.tune}, by which to steer, but there are none. "
+                "Pass validation_fraction=0.1."
+            )
         shares = None
         if weights is not None:  # one on the average, so that the learning rate means the same
             shares = torch.from_numpy(weights / weights[rows].mean()).float()
