@@ -182,7 +182,7 @@ def test_an_interval_of_one_is_always():
 
 def test_what_has_no_meaning_is_refused():
     base = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
-    with pytest.raises(InputError, match="Expected to climb at every k-th step with k ≥ 1, or never with 0, but got -1"):
+    with pytest.raises(InputError, match="every k-th step with k ≥ 1, or never with 0, but got -1"):
         SAM(base, every=-1)
     with pytest.raises(InputError, match="Expected probabilities p and p_end"):
         RST(base, p=2.0)

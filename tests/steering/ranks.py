@@ -176,9 +176,9 @@ TRAINED = {
 
 
 REFUSED: dict[str, Callable[[KeepCalibrated, int], object]] = {
-    "labels that are none": lambda keeper, rank: keeper.step(torch.eye(4), torch.arange(4) + 9 * rank),
+    "labels that are none": lambda keeper, rank: keeper.step(3 * torch.eye(4), torch.arange(4) + 9 * rank),
     "an empty loader": lambda keeper, rank: keeper.step_from(nn.Identity(), [] if rank else [drawn(20, 0, 1.0)]),
-    "other classes": lambda keeper, rank: keeper.step(torch.eye(3 + rank), torch.arange(3 + rank)),
+    "other classes": lambda keeper, rank: keeper.step(3 * torch.eye(3 + rank), torch.arange(3 + rank)),
 }
 
 
