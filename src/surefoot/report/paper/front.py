@@ -19,6 +19,7 @@ KEYS = ("ece", "nll", "accuracy")
 AFTER = {"ece": "ece@temperature", "nll": "nll@temperature", "accuracy": "accuracy"}
 _SEED = re.compile(r"[,;]?seed=\d+")
 _BASE = re.compile(r"[,:]base=\w+")
+_SETTING = re.compile(r"csam:rho=[\d.]+,gamma=[\d.]+")
 Place = tuple[str, int]  # a task, and a seed
 
 
@@ -33,34 +34,34 @@ class Point:
 
 @FIGURES.register("front", measures=("ece", "nll", "accuracy", "ece@temperature", "nll@temperature"))
 def front(runs: list[RunFolder]) -> Drawn:
-    """ECE, NLL and accuracy against gradient passes, on the mean over the tasks that all methods share."""
+    """ECE, NLL and accuracy against gradient passes, on the mean over the tasks and seeds that all methods share."""
     by_method = _by_method(runs)
-    most = max((len(_tasks(found)) for found in by_method.values() if len(found) > 1), default=0)
-    if not by_method or most == 0:
+    every = set.intersection(*map(set, by_method.values())) if by_method else set()
+    if not every or "base" not in by_method or len(by_method) < 2:
         return None
-    every = _shared(by_method)
-    points = _points({method: found for method, found in by_method.items() if every <= found.keys()}, every)
-    if len(points) < 2:
-        return None
+    points, best = _points(by_method, every)
     figure, axes = canvas(1, len(KEYS), width=4.2, height=4.6)
-    colors = {point.label: COLORS[number % len(COLORS)] for number, point in enumerate(points)}
     for axis, key in zip(axes[0], KEYS, strict=True):
         quantity = QUANTITIES[key]
-        for number, point in enumerate(points):
-            marker = "os^Dv<>P*X"[number // len(COLORS) % 10]
-            axis.plot(
-                point.cost, quantity.scaled(point.values[key]), marker, color=colors[point.label], label=point.label
-            )
-        axis.set_xscale("log")
-        ticks = [1, 1.25, 1.5, 2, 18]
-        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
-        axis.set_xticks([], minor=True)
+        for point, (marker, color) in zip(points, _styles(points), strict=True):
+            axis.plot(point.cost, quantity.scaled(point.values[key]), marker, color=color, label=point.label)
+        if best is not None:
+            label = f"{best.label}, {best.cost:.0f} passes"
+            axis.axhline(quantity.scaled(best.values[key]), color="#000000", linestyle="--", linewidth=1, label=label)
         labels(axis, "gradient passes, in those of the base", f"{quantity.heading}, test")
     handles, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=7, frameon=False)
-    n_tasks, n_seeds = len({task for task, _ in every}), len({seed for _, seed in every})
-    figure.suptitle(f"mean over {n_tasks} tasks and {n_seeds} seeds", fontsize=9)
+    figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    figure.suptitle(f"tasks: {len({task for task, _ in every})}, seeds: {len({seed for _, seed in every})}", fontsize=9)
     return figure
+
+
+def _styles(points: Sequence[Point]) -> list[tuple[str, str]]:
+    """Give each family of methods a marker, and each method in it a colour."""
+    families = [
+        "s" if "csam" in point.label else "^" if "sam" in point.label or "rst" in point.label else "o"
+        for point in points
+    ]
+    return [(marker, COLORS[families[:number].count(marker) % len(COLORS)]) for number, marker in enumerate(families)]
 
 
 def _by_method(runs: Sequence[RunFolder]) -> dict[str, dict[Place, RunFolder]]:
@@ -89,32 +90,27 @@ def _name(method: MethodSpec) -> str:
     return method.label.replace(method.optimizer.name, "base")
 
 
-def _tasks(found: Mapping[Place, RunFolder]) -> set[str]:
-    return {task for task, _ in found}
-
-
-def _shared(by_method: Mapping[str, Mapping[Place, RunFolder]]) -> set[Place]:
-    """Return the tasks and seeds that every method has."""
-    places = [set(found) for found in by_method.values()]
-    return set.intersection(*places)
-
-
-def _points(by_method: Mapping[str, Mapping[Place, RunFolder]], every: set[Place]) -> list[Point]:
-    base = by_method["base"]
-    plain = {place: _passes(base[place]) for place in every}
-    swept = [name for name in by_method if re.fullmatch(r"csam:rho=[\d.]+,gamma=[\d.]+", name)]
-    points = []
-    for name, found in by_method.items():
-        cost = statistics.fmean(_passes(found[place]) / plain[place] for place in every)
-        if name not in swept:
-            points.append(Point(name, cost, {key: _mean([found[place] for place in every], key) for key in KEYS}))
-    behind = {key: _mean([base[place] for place in every], AFTER[key]) for key in KEYS}
+def _points(by_method: Mapping[str, Mapping[Place, RunFolder]], every: set[Place]) -> tuple[list[Point], Point | None]:
+    """Average each method over all places; settings of a sweep become one, chosen at each place by calibration."""
+    plain = {place: _passes(by_method["base"][place]) for place in every}
+    costs = {
+        name: statistics.fmean(_passes(found[place]) / plain[place] for place in every)
+        for name, found in by_method.items()
+    }
+    swept = [name for name in by_method if _SETTING.fullmatch(name)]
+    points = [
+        Point(name, costs[name], {key: _mean([found[place] for place in every], key) for key in KEYS})
+        for name, found in by_method.items()
+        if name not in swept
+    ]
+    behind = {key: _mean([by_method["base"][place] for place in every], AFTER[key]) for key in KEYS}
     points.append(Point("base, temperature behind it", 1.0, behind))
-    if swept:
-        best = [_best([by_method[name][place] for name in swept]) for place in every]
-        cost = sum(statistics.fmean(_passes(by_method[n][place]) / plain[place] for place in every) for n in swept)
-        points.append(Point(f"best of {len(swept)} settings of csam", cost, {key: _mean(best, key) for key in KEYS}))
-    return sorted(points, key=lambda point: point.cost)
+    points.sort(key=lambda point: point.cost)
+    if len(swept) < 2:
+        return points, None
+    chosen = [_best([by_method[name][place] for name in swept]) for place in every]
+    values = {key: _mean(chosen, key) for key in KEYS}
+    return points, Point(f"best of {len(swept)} settings", sum(costs[name] for name in swept), values)
 
 
 def _passes(run: RunFolder) -> float:
