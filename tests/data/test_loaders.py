@@ -581,3 +581,13 @@ def saved_by_datasets(root: Path) -> str:
         parts[part] = datasets.Dataset.from_dict(rows, features=features)
     datasets.DatasetDict(parts).save_to_disk(str(root / "saved"))
     return f"hf:{root / 'saved'}"
+
+
+def test_texts_are_found_where_data_are_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a path from there, so that a run's name does not depend on the machine."""
+    made.write_texts(tmp_path / "data" / "text")
+    found = load("text:text")
+    assert found.fingerprint == load(f"text:{tmp_path / 'data' / 'text'}").fingerprint
+    monkeypatch.setenv("SUREFOOT_DATA", str(tmp_path / "elsewhere"))
+    with pytest.raises(InputError, match="Expected text_train"):
+        load("text:text")
