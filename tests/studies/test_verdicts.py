@@ -6,6 +6,7 @@ import pytest
 
 from surefoot.statistics import NOTHING, Estimate, u_shape
 from surefoot.studies.contract import Verdict
+from surefoot.studies.runner import find_studies
 from surefoot.studies.verdicts import above, below, no_worse, none_of, together
 
 
@@ -65,3 +66,18 @@ def test_a_verdict_says_its_outcome_once() -> None:
     assert str(many) == "not resolved. The rest is 3; of the other parts 5 held."
     assert str(together([held, held])) == "held. a is 1; a is 1."
     assert above(Estimate(-0.2, -0.3, -0.1, 5), -0.5, "it").reason == "it is −0.2 (−0.3 to −0.1, n = 5), above −0.5"
+
+
+def test_the_tuned_method_is_judged_on_all_tasks_or_not_at_all() -> None:
+    """C1: what is clear on some tasks is not resolved; on all of them it is held, and one part that fails decides."""
+    judge = find_studies(["c1"])["c1"].judge
+    clear = {
+        "worse": Estimate(-0.01, -0.02, -0.005, 5),
+        "accuracy": Estimate(0.001, -0.001, 0.003, 5),
+        "short": Estimate(0.01, 0.005, 0.015, 5),
+    }
+    assert judge({**clear, "tasks": Estimate(13.0, n=5)}).outcome == "held"
+    some = judge({**clear, "tasks": Estimate(8.0, n=5)})
+    assert (some.outcome, some.reason[:33]) == ("not resolved", "8 of 13 tasks have been run. Held")
+    failed = judge({**clear, "accuracy": Estimate(-0.01, -0.012, -0.008, 5), "tasks": Estimate(13.0, n=5)})
+    assert failed.outcome == "did not hold"

@@ -16,6 +16,7 @@ from surefoot.schema import Tracking
 from surefoot.studies.compare import make_spec
 from surefoot.studies.contract import Arm, Size
 
+N_TASKS = 13  # where all data are found
 FASHION = "redivided:of=fashion,seed={seed}"
 DIGITS = "redivided:of=digits,seed={seed}"
 PICTURES = "redivided:of=cifar10:n_train={n};n_test=4000,seed={{seed}}"

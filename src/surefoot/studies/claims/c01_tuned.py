@@ -9,9 +9,9 @@ from surefoot.registry import STUDIES
 from surefoot.report.quantities import QUANTITIES
 from surefoot.statistics import Estimate, difference, mean, spread
 from surefoot.studies._tables import ACCURACY, ECE, TCE, column
-from surefoot.studies._tasks import tasks
+from surefoot.studies._tasks import N_TASKS, tasks
 from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
-from surefoot.studies.verdicts import above, below, together
+from surefoot.studies.verdicts import above, below, together, true_if
 
 BASE, TUNED, CHEAP = "base", "csam auto", "csam auto, every 4th"
 RHOS, GAMMAS = (0.05, 0.1, 0.2), (0.0, 1.0, 2.0)
@@ -153,8 +153,9 @@ def _row(label: str, found: Sequence[Found], method: str) -> Row:
 
 def judge(numbers: Mapping[str, Estimate]) -> Verdict:
     """Ask for the sweep's ECE and accuracy at two passes, and for nine tenths of the gain at a quarter above one."""
-    worse, accuracy, short = list(numbers.values())[:3]
+    worse, accuracy, short, tasks = list(numbers.values())[:4]
     return together([
+        true_if(True if tasks.value >= N_TASKS else None, f"{tasks.value:g} of {N_TASKS} tasks have been run"),
         below(worse, TOLERANCE, "ECE of csam auto − best of nine"),
         above(accuracy, -TOLERANCE, "accuracy of csam auto − best of nine"),
         above(short, 0, "ECE gain of every 4th − 0.9 × that of csam auto"),
