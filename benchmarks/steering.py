@@ -196,7 +196,7 @@ def second(tasks: list[str], seeds: list[int]) -> None:
     for task in tasks:
         for name, method, look in (("csam", "csam", None), ("csam auto", "csam", steered)):
             found = [train(task, method, seed, look() if look else None) for seed in seeds]
-            for where in ("no rows", "rows that steer", "as many fresh rows"):
+            for where in ("no rows", "calibration rows", "as many fresh rows"):
                 rows = np.array([_behind(each, where) for each in found]).mean(0)
                 print(
                     f"| {task} | {name} | {where} | {rows[0]:+.3f} | {rows[1]:.4f} | {100 * rows[2]:.2f} |", flush=True
@@ -208,7 +208,7 @@ def _behind(trained: Trained, where: str) -> tuple[float, float, float]:
     half = len(labels) // 2
     n = min(half, len(steering[1]))
     fitted = {
-        "rows that steer": (steering[0][:n], steering[1][:n]),
+        "calibration rows": (steering[0][:n], steering[1][:n]),
         "as many fresh rows": (logits[:n], labels[:n]),
     }
     log_t = signal_of(*fitted[where]).log_temperature if where in fitted else 0.0
