@@ -2,7 +2,8 @@
 
 A method is a sum of parts, at most one of each kind. What is not said is cross-entropy, one network and SGD. An
 option that the optimizer does not know goes to the base optimizer that it wraps, so ``sam:lr=0.05,base=adamw`` works.
-Every optimizer takes ``tune``: ``csam:tune=auto`` turns ρ and γ by the calibration split while it trains.
+Every optimizer takes ``tune``: ``csam:tune=auto`` turns ρ, γ and weight decay by the calibration
+split while it trains.
 
 A part of one's own is named by import path, with its options behind a second colon:
 ``mypkg.parts:my_loss:alpha=0.2 + mypkg.parts:my_optimizer``. Its kind shows in what it takes and makes: an optimizer

@@ -1,4 +1,4 @@
-"""Turning ρ and γ by held-out data while a network trains."""
+"""Turning ρ, γ and weight decay by held-out data while a network trains."""
 
 from surefoot.steering.keep_calibrated import KeepCalibrated, Steering
 from surefoot.steering.signal import Signal, signal_of

@@ -1,4 +1,4 @@
-"""Turns ρ and γ while a network trains, so that it ends as sure as it may be."""
+"""Turns ρ, γ and weight decay while a network trains, so that it ends as sure as it may be."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Steering:
     Attributes:
         signal: What it saw.
         push: How much over-confidence it acted on: log T less its standard error, and at most a half; 0 is nothing.
-        restraint: By what the push on ρ was multiplied: 1 leaves it, 0 holds ρ, −1 turns it round, because what no
-            temperature repairs has grown worse.
+        restraint: By what the push on ρ and weight decay was multiplied: 1 leaves it, 0 holds them, −1 turns it round,
+            because what no temperature repairs has grown worse.
         before: The knobs before, by name.
         after: The knobs after it.
         at_limit: Those that could not go further.
@@ -64,7 +64,7 @@ class Steering:
 
 
 class KeepCalibrated:
-    r"""Turns a method's ρ and γ against over-confidence on held-out data, once per epoch.
+    r"""Turns a method's ρ, γ and weight decay against over-confidence on held-out data, once per epoch.
 
     Used as ``ReduceLROnPlateau`` is: make it around an optimizer, and call :meth:`step` after each validation pass.
 
@@ -72,21 +72,24 @@ class KeepCalibrated:
 
     .. math:: ρ ← ρ · e^{k_ρ r u},  γ ← γ + k_γ u,  u = \mathrm{sign}(\log T) \max(0, |\log T| − \mathrm{se}),
 
-    |u| at most 1/2, k_ρ = 1, k_γ = 4, both within limits at which they stop and from which they come back at once.
+    |u| at most 1/2, k_ρ = 1, k_γ = 4, and the weight decay as ρ; each within limits at which it stops and from which it
+    comes back at once.
 
     Calibration is not bought with what no temperature repairs. Where the NLL behind the best temperature is d above the
     lowest that it was (which is forgotten by a tenth per look), r = 1 − d/se, from 0 to 1 where ρ would go up: too far
     up, and a network does not learn; from −1 to 1 where it would go down: a network that is not sure enough because
-    its labels are noisy would learn them by heart, and needs more of ρ instead.
+    its labels are noisy would learn them by heart, and needs more of ρ instead. The same holds for the weight decay.
 
     The held-out rows steer the training, so they are no test of calibration any more; keep others for that.
 
     Args:
-        optimizer: CSAM, SAM or any method with a radius; an optimizer that a framework has wrapped is found inside.
-        knobs: What to turn: ``"auto"`` is ρ and γ as far as the method has them. Else names, from ``rho``, ``gamma``,
-            ``weight_decay`` and ``lr``, which is turned down.
+        optimizer: CSAM, SAM, any method with a radius, or any optimizer with weight decay; one that a framework has
+            wrapped is found inside.
+        knobs: What to turn: ``"auto"`` is ρ, γ and weight decay, as far as they are there and not 0. Else names, from
+            ``rho``, ``gamma``, ``weight_decay`` and ``lr``, which is turned down.
         speed: By which all gains are multiplied. 1 is for one look per epoch; for four looks, write 0.25.
-        limits: Lowest and highest value by name. ρ: an eighth of and four times the method's default; γ: 0 and 8.
+        limits: Lowest and highest value by name. ρ: an eighth of and four times the method's default; γ: 0 and 8;
+            weight decay: a tenth of and 300 times what it is at first.
         schedule: The scheduler, where ``lr`` is turned.
 
     Attributes:

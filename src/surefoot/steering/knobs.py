@@ -194,8 +194,8 @@ class Rate(GroupKnob):
             self.schedule.base_lrs = [scaled(float(rate), old, new) for rate in self.schedule.base_lrs]
 
 
-AUTO = ("rho", "gamma")
-NAMES = (*AUTO, "weight_decay", "lr")
+AUTO = ("rho", "gamma", "weight_decay")
+NAMES = (*AUTO, "lr")
 
 
 def _steps_per_climb(optimizer: Optimizer) -> int:
@@ -211,7 +211,7 @@ def find_knobs(
 
     Args:
         optimizer: Has it.
-        names: Which ones; ``["auto"]`` for ρ and γ, as far as the method has them.
+        names: Which ones; ``["auto"]`` for ρ, γ and weight decay, as far as they are there.
         limits: By name, for those that shall have others than the usual ones.
         schedule: Sets the learning rate, if that is to be turned.
 
@@ -234,7 +234,7 @@ def find_knobs(
     found = [knob for name in wanted if (knob := made[name]) is not None]
     missing = [name for name in wanted if made[name] is None]
     if not found or (missing and not auto):
-        named = missing[0] if missing and not auto else "rho or gamma"
+        named = missing[0] if missing and not auto else "rho, gamma or weight_decay"
         raise InputError(
             f"Expected an optimizer with {named} above 0 to steer, but {_name(optimizer)} has none. "
             "Take CSAM(optimizer, model), or name a knob that it has."

@@ -214,6 +214,7 @@ class Study:
         published: The published values: row → column → value as printed.
         source: Where they stand.
         seeds: How many seeds at each size.
+        first_seed: The lowest of them: others may have been spent on finding out what to ask.
         drawings: The figures of the results.
     """
 
@@ -225,4 +226,9 @@ class Study:
     published: Published = field(default_factory=dict)
     source: str = ""
     seeds: Mapping[Size, int] = field(default_factory=lambda: {"smoke": 1, "laptop": 5, "paper": 5})
+    first_seed: int = 0
     drawings: tuple[Drawing, ...] = ()
+
+    def seeds_at(self, size: Size) -> range:
+        """Return the seeds at a size."""
+        return range(self.first_seed, self.first_seed + self.seeds[size])

@@ -92,7 +92,7 @@ def plan_studies(
     for name, study in studies.items():
         places: dict[tuple[str, int], Path] = {}
         for label, arm in study.grid(size).items():
-            for seed in range(study.seeds[size]) if seeds is None else seeds:
+            for seed in study.seeds_at(size) if seeds is None else seeds:
                 spec = arm.at(seed)
                 path = places[label, seed] = out / folder_name(spec)
                 known = arms.get(path)
