@@ -175,6 +175,7 @@ def closed(tasks: list[str], seeds: list[int]) -> None:
     methods: dict[str, tuple[str, Callable[[], Look] | None]] = {
         "base": ("base", None),
         "csam": ("csam", None),
+        "base auto": ("base", steered),
         "csam auto": ("csam", steered),
         "csam auto, every 4th": ("csam:every=4", steered),
     }

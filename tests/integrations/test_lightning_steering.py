@@ -179,7 +179,7 @@ def test_what_cannot_be_steered_is_refused():
         (Net(), {}, nothing),
         (Validated(), {"limit_val_batches": 0}, nothing),
         (Validated(loader=lambda: []), {}, nothing),
-        (Plain(), {}, "Expected an optimizer with rho or gamma above 0 to steer, but SGD has none"),
+        (Plain(), {}, "Expected an optimizer with rho, gamma or weight_decay above 0 to steer, but SGD has none"),
         (Optimizerless(), {}, "Expected one optimizer to steer, but configure_optimizers returns none"),
         (Two(), {}, "Expected one optimizer to steer, but configure_optimizers returns 2"),
     ):

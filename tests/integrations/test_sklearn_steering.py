@@ -71,8 +71,8 @@ def test_without_held_out_rows_it_is_refused_before_anything_is_trained(options)
         steered(module=lambda n_classes: pytest.fail("a network was made"), **options).fit(X, Y)
     with pytest.raises(OptionError, match="Expected tune to be none, auto, rho"):
         steered("csam:tune=much").fit(X, Y)
-    with pytest.raises(InputError, match="Expected an optimizer with rho or gamma above 0 to steer, but SGD has none"):
-        steered("sgd:tune=auto").fit(X, Y)
+    with pytest.raises(InputError, match="Expected an optimizer with gamma above 0 to steer, but SGD has none"):
+        steered("sgd:tune=gamma").fit(X, Y)
 
 
 def test_rows_that_are_held_out_to_stop_by_steer_too():

@@ -259,6 +259,10 @@ def test_weight_decay_and_learning_rate() -> None:
     schedule = torch.optim.lr_scheduler.LambdaLR(plain, lambda step: 0.5)
     with pytest.raises(InputError, match="Expected the scheduler, which would undo what is done to lr"):
         KeepCalibrated(plain, knobs="lr")
+    with pytest.raises(InputError, match="but got OneCycleLR, which would undo what is done to lr"):
+        KeepCalibrated(
+            plain, knobs="lr", schedule=torch.optim.lr_scheduler.OneCycleLR(SGD([*model.parameters()], 0.1), 1.0, 10)
+        )
     keeper = KeepCalibrated(plain, knobs="lr", schedule=schedule)
     before = plain.param_groups[0]["lr"]
     facts = keeper.step(*made_rows(0.4))
@@ -281,6 +285,19 @@ def test_what_it_remembers_goes_on_exactly() -> None:
     for seed in range(3, 6):
         assert one.step(*made_rows(0.3, seed=seed)) == keeper.step(*made_rows(0.3, seed=seed))
     assert keeper.looks == one.looks == 6
+
+
+def test_limits_are_remembered_whenever_the_keeper_is_made() -> None:
+    """Those of the weight decay depend on what it was at first, not on what a checkpoint has made of it."""
+    model = nn.Linear(3, 2)
+    first = torch.optim.AdamW(model.parameters(), weight_decay=0.1)
+    keeper = KeepCalibrated(first)
+    keeper.step(*made_rows(0.4))
+    late = torch.optim.AdamW(model.parameters(), weight_decay=0.1)
+    late.load_state_dict(first.state_dict())
+    made_late = KeepCalibrated(late)
+    made_late.load_state_dict(keeper.state_dict())
+    assert made_late.knobs[0].limits == keeper.knobs[0].limits == (pytest.approx(0.01), pytest.approx(30.0))
 
 
 def test_rows_that_count_nowhere() -> None:
@@ -326,7 +343,7 @@ def test_rows_that_are_something_else_are_refused(logits: Tensor, labels: Tensor
 def test_optimizers_without_a_knob_are_refused() -> None:
     model = nn.Linear(2, 2)
     plain = SGD(model.parameters(), lr=0.1)
-    with pytest.raises(InputError, match="Expected an optimizer with rho or gamma above 0 to steer, but SGD has none"):
+    with pytest.raises(InputError, match="with rho, gamma or weight_decay above 0 to steer, but SGD has none"):
         KeepCalibrated(plain)
     with pytest.raises(InputError, match="Expected an optimizer with weight_decay above 0 to steer, but SGD has none"):
         KeepCalibrated(plain, knobs="weight_decay")
@@ -340,6 +357,16 @@ def test_optimizers_without_a_knob_are_refused() -> None:
         KeepCalibrated(csam(), speed=0)
     with pytest.raises(InputError, match="Expected limits 0 ≤ low < high of gamma, but got 3 and 1"):
         KeepCalibrated(csam(), limits={"gamma": (3, 1)})
+
+
+def test_a_plain_optimizer_is_steered_by_its_weight_decay() -> None:
+    model = nn.Linear(3, 2)
+    groups = [{"params": [model.weight], "weight_decay": 0.1}, {"params": [model.bias], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=0.01)
+    facts = KeepCalibrated(optimizer).step(*made_rows(0.4))
+    assert list(facts.after) == ["weight_decay"]
+    assert optimizer.param_groups[0]["weight_decay"] > 0.1
+    assert optimizer.param_groups[1]["weight_decay"] == 0
 
 
 def test_a_method_that_never_climbs_is_steered_by_its_damping_alone() -> None:

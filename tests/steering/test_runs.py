@@ -110,7 +110,9 @@ def test_knobs_move_from_epoch_to_epoch_and_are_recorded(tmp_path: Path, spec_of
         assert knobs_at_the_end(tmp_path)[knob] == values[-1]
     seen = {"log_temperature", "error", "gap", "gap_error", "refined", "refined_error", "rows", "push", "restraint"}
     for look, before in zip(found, [start["rho"], *turned(folder, "rho")], strict=False):
-        assert {key for key in look if "/" in key} == {f"steering/{name}" for name in seen | {"rho", "gamma"}}
+        assert {key for key in look if "/" in key} == {
+            f"steering/{name}" for name in seen | {"rho", "gamma", "weight_decay"}
+        }
         assert look["steering/rows"] == 400
         expected = before * math.exp(look["steering/push"] * look["steering/restraint"])
         assert look["steering/rho"] == pytest.approx(expected, rel=1e-12)  # from so low it reaches no limit
@@ -145,13 +147,14 @@ def test_trackers_see_rho_and_gamma_as_they_are(tmp_path: Path, spec_of: MakeSpe
     assert not any("step/gamma" in record for record in plain.steps())
 
 
+KNOBS = ("rho", "gamma", "weight_decay")
 RESUMED = {
-    "csam:tune=auto": ("rho", "gamma"),
-    "csam:every=4,tune=auto": ("rho", "gamma"),
-    "csam:base=adamw,lr=0.01,tune=auto": ("rho", "gamma"),
+    "csam:tune=auto": KNOBS,
+    "csam:every=4,tune=auto": KNOBS,
+    "csam:base=adamw,lr=0.01,tune=auto": KNOBS,
     "csam:tune=gamma": ("gamma",),
-    "sam:tune=auto": ("rho",),
-    "looksam:tune=auto": ("rho",),
+    "sam:tune=auto": ("rho", "weight_decay"),
+    "looksam:tune=auto": ("rho", "weight_decay"),
     "sgd:tune=weight_decay": ("weight_decay",),
     "adamw:lr=0.01,tune=weight_decay": ("weight_decay",),
     "sgd:tune=lr": ("lr",),
@@ -286,10 +289,10 @@ NOTHING = "Expected an optimizer with {} above 0 to steer, but {} has none. Take
 REFUSED = {
     "csam:tune=speed": "Expected tune to be none, auto, rho, gamma, weight_decay, lr, but got 'speed'. Write tune=",
     "csam:tune=": "but got ''. Write tune=auto.",
-    "sgd:tune=auto": NOTHING.format("rho or gamma", "SGD"),
-    "adamw:tune=auto": NOTHING.format("rho or gamma", "AdamW"),
+    "sgd:weight_decay=0,tune=auto": NOTHING.format("rho, gamma or weight_decay", "SGD"),
+    "gd:tune=auto": NOTHING.format("rho, gamma or weight_decay", "SGD"),
     "sam:tune=gamma": NOTHING.format("gamma", "SAM"),
-    "sam:rho=0,tune=auto": NOTHING.format("rho or gamma", "SAM"),
+    "sam:rho=0,weight_decay=0,tune=auto": NOTHING.format("rho, gamma or weight_decay", "SAM"),
     "csam:rho=0,gamma=2,tune=rho": NOTHING.format("rho", "CSAM"),
     "csam:every=0,tune=rho": NOTHING.format("rho", "CSAM"),
     "sgd:weight_decay=0,tune=weight_decay": NOTHING.format("weight_decay", "SGD"),
@@ -397,7 +400,7 @@ def test_compare_tells_them_apart(run_command: RunCommand, tmp_path: Path) -> No
     assert grid["chosen"].startswith("csam")
 
 
-@pytest.mark.parametrize("method", ["csam:tune=speed", "sgd:tune=auto", "csam:rho=0,gamma=2,tune=rho"])
+@pytest.mark.parametrize("method", ["csam:tune=speed", "gd:tune=auto", "csam:rho=0,gamma=2,tune=rho"])
 def test_the_command_line_refuses_in_one_line(method: str, run_command: RunCommand, tmp_path: Path) -> None:
     for words in (["train", "--method", method, *SMALL, "--out", "run"], ["compare", "--methods", method, *SMALL]):
         done = run_command(*words)

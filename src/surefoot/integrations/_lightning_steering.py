@@ -1,4 +1,4 @@
-"""Turning ρ and γ by the validation rows while Lightning trains."""
+"""Turning ρ, γ and weight decay by the validation rows while Lightning trains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from surefoot.steering import KeepCalibrated
 
 
 class KeepCalibratedCallback(Collecting):
-    """Turn ρ and γ of the module's optimizer against over-confidence, after each validation of a training.
+    """Turn ρ, γ and weight decay of the module's optimizer against over-confidence, after each validation.
 
     It is :class:`~surefoot.steering.KeepCalibrated` around the optimizer that ``configure_optimizers`` returns, stepped
     with the logits and labels of the validation. It logs ``steering/rho``, ``steering/gamma`` and
@@ -25,11 +25,11 @@ class KeepCalibratedCallback(Collecting):
 
     The validation rows steer the training, so they are no test of calibration any more; keep others for that.
 
-    Checkpoints hold what it remembers, and the optimizer's state in them holds ρ and γ. On several ranks all of them
-    see all rows and turn alike.
+    Checkpoints hold what it remembers, and the optimizer's state in them holds what was turned. On several ranks all of
+    them see all rows and turn alike.
 
     Args:
-        knobs: What to turn, as for ``KeepCalibrated``: ``"auto"`` is ρ and γ as far as the method has them.
+        knobs: What to turn, as for ``KeepCalibrated``: ``"auto"`` is all of them that are there.
         speed: By which all gains are multiplied; None is 1 for one validation per epoch, and with four of them 1/4.
         limits: Lowest and highest value by name.
         dataloader: Which one, where there are several for validation.
@@ -88,7 +88,7 @@ class KeepCalibratedCallback(Collecting):
             if self._state["due"]:
                 warnings.warn(
                     "Training goes on from a checkpoint between a step and its validation, which Lightning leaves out: "
-                    "ρ and γ are not turned there. Save checkpoints after validation.",
+                    "ρ, γ and weight decay are not turned there. Save checkpoints after validation.",
                     stacklevel=2,
                 )
             self._state = None

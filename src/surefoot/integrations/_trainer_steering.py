@@ -1,8 +1,8 @@
-"""Turning ρ and γ by the evaluations that Hugging Face's Trainer makes while it trains.
+"""Turning ρ, γ and weight decay by the evaluations that Hugging Face's Trainer makes while it trains.
 
 The logits are those that ``compute_loss`` sees in the Trainer's own evaluation of its ``eval_dataset``, so nothing is
-evaluated twice. What is remembered between two evaluations goes into the state of the optimizer, as ρ and γ do, and is
-saved and restored with it.
+evaluated twice. What is remembered between two evaluations goes into the state of the optimizer, as what is turned
+does, and is saved and restored with it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class TrainerSteering(TrainerLoss):
             if state[STATE]["stepped"] and self._strategy == "epoch" and float(self.state.epoch or 0.5).is_integer():
                 warnings.warn(
                     "Training goes on from a checkpoint between an epoch and its evaluation, which the Trainer leaves "
-                    'out: ρ and γ are not turned there. Write save_strategy="epoch".',
+                    'out: ρ, γ and weight decay are not turned there. Write save_strategy="epoch".',
                     stacklevel=2,
                 )
 

@@ -30,8 +30,8 @@ class SharpnessAwareTrainerMixin(TrainerSteering):
     of your own that returns one, or by its name, ``method="csam:rho=0.05"``. Behind the name, the base is the optimizer
     that the training arguments ask for, with their learning rate, ``optim``, ``optim_args`` and weight-decay groups.
 
-    With ``method="csam:tune=auto"``, each evaluation of the ``eval_dataset`` during training turns ρ and γ against
-    over-confidence; see :class:`~surefoot.steering.KeepCalibrated`, which is ``trainer.keeper`` then.
+    With ``method="csam:tune=auto"``, each evaluation of the ``eval_dataset`` during training turns ρ, γ and weight
+    decay against over-confidence; see :class:`~surefoot.steering.KeepCalibrated`, which is ``trainer.keeper`` then.
 
     Args:
         *args: What the Trainer takes.

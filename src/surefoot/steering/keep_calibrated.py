@@ -189,11 +189,14 @@ class KeepCalibrated:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what it remembers; the knobs themselves are the optimizer's, and in its ``state_dict``."""
-        return {"looks": self.looks, "lowest": self._lowest}
+        limits = {knob.name: knob.limits for knob in self.knobs}
+        return {"looks": self.looks, "lowest": self._lowest, "limits": limits}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Remember what :meth:`state_dict` gave; load the optimizer's state as well."""
+        """Remember what :meth:`state_dict` gave, limits included; load the optimizer's state as well."""
         self.looks, self._lowest = state["looks"], state["lowest"]
+        for knob in self.knobs:  # some depend on where the knob was at first
+            knob.limits = tuple(state["limits"][knob.name])
 
 
 def _innermost(optimizer: Any) -> Optimizer:

@@ -8,13 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR
 
 from surefoot.errors import InputError
 from surefoot.optim.csam import Damped
 from surefoot.optim.sharpness_aware import EveryKth
 
 Limits = tuple[float, float]
+UNTURNED = (CyclicLR, OneCycleLR)  # schedulers with rates of their own
 
 
 class Knob(ABC):
@@ -160,7 +161,7 @@ class Decay(GroupKnob):
 class Rate(GroupKnob):
     """The learning rate, lowered against over-confidence and never raised above what it is at first.
 
-    A ``LambdaLR`` computes each rate from those it started with, so these are turned along.
+    Most schedulers compute each rate from the last one or from those they started with, so both are turned.
     """
 
     name = key = "lr"
@@ -170,10 +171,10 @@ class Rate(GroupKnob):
     def __init__(self, optimizer: Optimizer, schedule: LRScheduler | None, limits: Limits | None) -> None:
         if schedule is None and any("initial_lr" in group for group in optimizer.param_groups):
             raise InputError("Expected the scheduler, which would undo what is done to lr. Pass schedule=scheduler.")
-        if schedule is not None and not isinstance(schedule, LambdaLR):
+        if schedule is not None and (isinstance(schedule, UNTURNED) or not hasattr(schedule, "base_lrs")):
             raise InputError(
-                f"Expected a LambdaLR beside the knob lr, but got {type(schedule).__name__}, which may undo what is "
-                "done to lr. Turn another knob."
+                f"Expected a scheduler that goes by the rates it started with, but got {type(schedule).__name__}, "
+                "which would undo what is done to lr. Turn another knob."
             )
         self.schedule = schedule
         rates = schedule.base_lrs if schedule else [group["lr"] for group in optimizer.param_groups]

@@ -44,7 +44,7 @@ class SurefootClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             ``n_classes`` that it takes; a name as ``"mlp:width=50"``; or a module, of which a copy is trained. None is
             an ``mlp`` behind a layer that standardises the features. Its outputs are logits.
         method: How to train, as for ``surefoot train``: ``"csam"``, ``"focal + sam:rho=0.1"``; no ensembles.
-            ``"csam:tune=auto"`` turns ρ and γ by the held-out rows after every epoch.
+            ``"csam:tune=auto"`` turns ρ, γ and weight decay by the held-out rows after every epoch.
         lr: Learning rate; the optimizer's own where it is None.
         max_epochs: Passes over the training rows.
         batch_size: Rows per step, at most.
