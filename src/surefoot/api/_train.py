@@ -26,7 +26,7 @@ def train(
     spec: RunSpec | None = None,
     *,
     out: Annotated[Path | str, "The run folder."],
-    method: Annotated[str, "Method, with options as csam:gamma=2 or focal + deep + sam."] = "sgd",
+    method: Annotated[str, "Method, with options as csam:gamma=2, csam:tune=auto or focal + deep + sam."] = "sgd",
     settings: Settings,
     watching: Watching,
     seed: Annotated[int, "Determines weights at the start, order of examples, dropout."] = RunSpec.seed,

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from surefoot.registry import Part
 
 
+NOTES = {
+    "optimizers": "All take tune=auto, which turns rho, gamma and weight decay by the calibration split, as far as "
+    "they are there. Those that climb take base=sgd, adamw or muon, and the options of that one.",
+}
+
+
 @app.command("list")
 def list_parts(
     kind: Annotated[str | None, typer.Argument(help="optimizers, losses, ensembles, metrics, data, models, …")] = None,
@@ -39,7 +45,7 @@ def list_parts(
         table = Table("name", "what it is", "options", title=name, title_justify="left", box=None, padding=(0, 2, 0, 0))
         for part in registry:
             table.add_row(part.name, part.summary, ", ".join(map(str, part.options.values())))
-        Console().print(table, "")
+        Console().print(table, NOTES.get(name, ""), "")
 
 
 def _describe(part: Part) -> dict[str, Any]:
