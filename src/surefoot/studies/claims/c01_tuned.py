@@ -68,6 +68,11 @@ class Found:
         self.runs, self.task = runs, task
         self.swept = [label for label in SWEPT if _arm(task, label) in runs.found]
 
+    @property
+    def n_seeds(self) -> int:
+        """How many seeds all methods that are judged have."""
+        return min(len(self.runs[_arm(self.task, method)]) for method in (BASE, *self.swept, TUNED, CHEAP))
+
     def of(self, method: str, key: str, split: str = "test") -> BySeed:
         """Return a quantity by seed; the best of the sweep is chosen seed by seed by its ECE on calibration."""
         if method == CHOSEN:
@@ -110,7 +115,9 @@ def mean_over(found: Sequence[Found], value: Callable[[Found], BySeed]) -> BySee
 def analyse(runs: Runs) -> Analysis:
     """Compare both controllers with the sweep and the base, on the mean over tasks."""
     names = dict.fromkeys(arm.partition(" · ")[0] for arm in runs.found)
-    found = [Found(runs, name) for name in names if runs[_arm(name, TUNED)] and runs[_arm(name, CHEAP)]]
+    each = [Found(runs, name) for name in names]
+    most = max((task.n_seeds for task in each), default=0)
+    found = [task for task in each if task.n_seeds == most > 0]  # a task that is still being run says nothing yet
 
     def over(method: str, key: str, split: str = "test") -> BySeed:
         return mean_over(found, lambda task: task.of(method, key, split))
