@@ -198,6 +198,10 @@ def test_a_calibrated_model_takes_the_place_of_the_model(network: tuple[nn.Modul
     calibrated.report.save(tmp_path / "c.json")
     assert sf.load_calibrator(tmp_path / "c.json") == calibrated.calibrator
     assert sf.calibrate(model, loader, method="isotonic").calibrator.name == "isotonic"
+    named = [{"input": x, "labels": y} for x, y in loader]
+    assert (
+        sf.calibrate(model, named, method="isotonic").calibrator == sf.calibrate(model, loader, "isotonic").calibrator
+    )
 
 
 def test_loaders_and_models_that_cannot_be_calibrated(network: tuple[nn.Module, DataLoader]) -> None:
@@ -205,7 +209,7 @@ def test_loaders_and_models_that_cannot_be_calibrated(network: tuple[nn.Module, 
     x, y = loader.dataset.tensors
     for bad, message in (
         ([x], "Expected the loader to give pairs"),
-        ([{"x": x, "y": y}], "but got a dict"),
+        ([{"x": x, "y": y}], "Expected 'labels' in every batch of the loader, but got x, y"),
         ([], "the loader gives nothing"),
         ([(x, y.float()[:, None])], "labels"),
     ):
