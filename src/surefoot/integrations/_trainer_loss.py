@@ -105,14 +105,8 @@ class TrainerLoss(Base):
                 f"but got {kind(logits)} and {kind(labels)}. Override loss_terms(outputs, labels) of the Trainer, or "
                 "take sam, which needs no more than the Trainer's own loss."
             )
-        labels = labels.to(logits.device)
-        if getattr(self, "_loss_shifts_labels", False):  # the token at one place is predicted by those before it
-            logits, labels = logits[..., :-1, :], labels[..., 1:]
-        if logits.shape[:-1] != labels.shape:
-            raise InputError(
-                f"Expected logits of shape (examples, …, classes) for labels of shape {tuple(labels.shape)}, but got "
-                f"{tuple(logits.shape)}. Override loss_terms(outputs, labels) of the Trainer, or take sam."
-            )
+        how = "Override loss_terms(outputs, labels) of the Trainer, or take sam."
+        logits, labels = self.side_by_side(logits, labels, how)
         logits = (logits.float() if logits.element_size() < 4 else logits).movedim(-1, 1)
         nll = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED)
         if self.label_smoother is None:
@@ -120,6 +114,18 @@ class TrainerLoss(Base):
         smoothing = self.label_smoother.epsilon
         losses = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED, label_smoothing=smoothing)
         return LossTerms(losses, log_py=-nll, counted=labels != IGNORED)
+
+    def side_by_side(self, logits: Tensor, labels: Tensor, how: str) -> tuple[Tensor, Tensor]:
+        """Return logits beside the labels that they are for; ``how`` is what to do where that cannot be."""
+        labels = labels.to(logits.device)
+        if getattr(self, "_loss_shifts_labels", False):  # the token at one place is predicted by those before it
+            logits, labels = logits[..., :-1, :], labels[..., 1:]
+        if logits.shape[:-1] != labels.shape:
+            raise InputError(
+                f"Expected logits of shape (examples, …, classes) for labels of shape {tuple(labels.shape)}, but got "
+                f"{tuple(logits.shape)}. {how}"
+            )
+        return logits, labels
 
     def _loss_by_examples(self, optimizer: Wrapper, loss: Tensor, outputs: Any, labels: Any, num_items: Any) -> Tensor:
         """Return the optimizer's loss of a micro-batch: of the size that the Trainer's has, or should have."""

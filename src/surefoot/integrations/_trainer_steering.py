@@ -162,14 +162,7 @@ class TrainerSteering(TrainerLoss):
             raise InputError(
                 f"Expected logits and class numbers to steer by, but got {kind(logits)} and {kind(labels)}. {HOW}"
             )
-        logits, labels = logits.detach(), labels.to(logits.device)
-        if getattr(self, "_loss_shifts_labels", False):  # the token at one place is predicted by those before it
-            logits, labels = logits[..., :-1, :], labels[..., 1:]
-        if logits.shape[:-1] != labels.shape:
-            raise InputError(
-                f"Expected logits of shape (examples, …, classes) for labels of shape {tuple(labels.shape)}, but got "
-                f"{tuple(logits.shape)}. {HOW}"
-            )
+        logits, labels = self.side_by_side(logits.detach(), labels, HOW)
         if labels.ndim > 1:  # texts of different lengths on each rank
             logits, labels = self.accelerator.pad_across_processes((logits, labels), dim=1, pad_index=IGNORED)
         logits, labels = self.accelerator.gather_for_metrics((logits.contiguous(), labels.contiguous()))

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR
 
 from surefoot.errors import InputError
+from surefoot.method import TUNED
 from surefoot.optim.csam import Damped
 from surefoot.optim.sharpness_aware import EveryKth
 
@@ -196,7 +197,7 @@ class Rate(GroupKnob):
 
 
 AUTO = ("rho", "gamma", "weight_decay")
-NAMES = (*AUTO, "lr")
+NAMES = tuple(name for name in TUNED if name not in ("none", "auto"))
 
 
 def _steps_per_climb(optimizer: Optimizer) -> int:

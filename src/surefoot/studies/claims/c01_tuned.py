@@ -7,6 +7,7 @@ from itertools import product
 
 from surefoot.registry import STUDIES
 from surefoot.report.quantities import QUANTITIES
+from surefoot.schema import SplitName
 from surefoot.statistics import Estimate, difference, mean, spread
 from surefoot.studies._tables import ACCURACY, ECE, TCE, column
 from surefoot.studies._tasks import N_TASKS, tasks
@@ -14,8 +15,10 @@ from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Drawing, Ro
 from surefoot.studies.verdicts import above, below, together, true_if
 
 BASE, TUNED, CHEAP = "base", "csam auto", "csam auto, every 4th"
-RHOS, GAMMAS = (0.05, 0.1, 0.2), (0.0, 1.0, 2.0)
-SWEPT = tuple(f"csam ρ {rho:g} γ {gamma:g}" for rho, gamma in product(RHOS, GAMMAS))
+SWEPT = {
+    f"csam ρ {rho:g} γ {gamma:g}": f"csam:rho={rho},gamma={gamma}"
+    for rho, gamma in product((0.05, 0.1, 0.2), (0.0, 1.0, 2.0))
+}
 USUAL, SAM = "csam ρ 0.1 γ 1", "csam ρ 0.1 γ 0"
 CHOSEN, STOPPED = "best of nine, chosen on calibration", "base, stopped at its best calibration NLL"
 RIVALS = {
@@ -44,9 +47,7 @@ COLUMNS = (ACCURACY, ECE, NLL, TCE, NLL_T, PASSES)
 def grid(size: Size) -> dict[str, Arm]:
     """Every task with its base, the sweep and both controllers; some with rivals and cheaper ones."""
     arms = {}
-    swept = {f"csam ρ {rho:g} γ {gamma:g}": f"csam:rho={rho},gamma={gamma}" for rho, gamma in product(RHOS, GAMMAS)}
-    if size == "smoke":
-        swept = {name: swept[name] for name in (SAM, USUAL)}
+    swept = {label: SWEPT[label] for label in (SAM, USUAL)} if size == "smoke" else SWEPT
     for name, task in tasks(size).items():
         arms[_arm(name, BASE)] = task.arm("base", watched=True)
         arms |= {_arm(name, label): task.arm(method) for label, method in swept.items()}
@@ -73,7 +74,7 @@ class Found:
         """How many seeds all methods that are judged have."""
         return min(len(self.runs[_arm(self.task, method)]) for method in (BASE, *self.swept, TUNED, CHEAP))
 
-    def of(self, method: str, key: str, split: str = "test") -> BySeed:
+    def of(self, method: str, key: str, split: SplitName = "test") -> BySeed:
         """Return a quantity by seed; the best of the sweep is chosen seed by seed by its ECE on calibration."""
         if method == CHOSEN:
             return {seed: self.of(best, key, split)[seed] for seed, best in self._chosen().items()}
@@ -86,8 +87,7 @@ class Found:
             return {seed: passes / plain[seed] for seed, passes in cost.items() if seed in plain}
         calibrator = "temperature" if key in ("tce", "tnll") else None
         metric = {"tce": "ece", "tnll": "nll"}.get(key, key)
-        name = "calibration" if split == "calibration" else "test"
-        return self.runs.measure(arm, metric, calibrator=calibrator, split=name)  # type: ignore[arg-type]
+        return self.runs.measure(arm, metric, calibrator=calibrator, split=split)
 
     def _chosen(self) -> dict[int, str]:
         scores = {label: self.of(label, "ece", "calibration") for label in self.swept}
@@ -119,7 +119,7 @@ def analyse(runs: Runs) -> Analysis:
     most = max((task.n_seeds for task in each), default=0)
     found = [task for task in each if task.n_seeds == most > 0]  # a task that is still being run says nothing yet
 
-    def over(method: str, key: str, split: str = "test") -> BySeed:
+    def over(method: str, key: str, split: SplitName = "test") -> BySeed:
         return mean_over(found, lambda task: task.of(method, key, split))
 
     base, tuned, cheap = (over(method, "ece") for method in (BASE, TUNED, CHEAP))
