@@ -7,7 +7,7 @@ corruption and the severity, not on the run. What has been measured is kept in `
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.calibrators.temperature import fit_temperature
 from surefoot.data.cifar_c import read_cifar_c
 from surefoot.data.corruptions import SEVERITIES, corrupt
 from surefoot.data.ood import ood_pixels
@@ -31,6 +32,7 @@ Record = dict[str, Any]
 Progress = Callable[[int, int, str], None]  # conditions measured, conditions in all, the present one
 
 MEASURES = ("accuracy", "ece", "nll", "brier")
+AFTER_T = {f"{name}@temperature": name for name in ("ece", "nll", "brier")}
 _CHUNK = 1000  # pictures corrupted at a time
 
 
@@ -91,8 +93,9 @@ def shift(
         on_progress: Called before every condition and at the end.
 
     Returns:
-        One record per condition, in the order wanted: accuracy, ECE, NLL and Brier score, and how well the network's
-        confidence tells the shifted pictures from the clean ones.
+        One record per condition, in the order wanted: accuracy, ECE, NLL and Brier score, the last three also behind
+        the temperature that fits the calibration split, which is not shifted, and how well the network's confidence
+        tells the shifted pictures from the clean ones.
 
     Raises:
         InputError: If the run's data are no pictures, or others than the published files corrupt.
@@ -135,6 +138,7 @@ class _Bench:
     pixels: Tensor
     labels: Tensor
     clean: Tensor  # logits
+    temperature: float | None  # that of the calibration split, on which nothing is shifted
     files: Path | None
     stamp: Record
 
@@ -152,13 +156,16 @@ class _Bench:
         pixels = scaling.to_pixels(inputs).to(torch.uint8)
         stamp = {"run": folder.run_id, "seed": folder.spec.seed, "passes": (folder.done() or {}).get("passes")}
         clean = predict(Split(inputs, labels))
-        return cls(predict, splits, scaling, rows, pixels, labels, clean, files, {**stamp, "split": "test"})
+        has_calibration = splits.calibration is not splits.test and folder.has_predictions("calibration")
+        temperature = fit_temperature(folder.predictions("calibration")).temperature if has_calibration else None
+        stamp |= {"split": "test"}
+        return cls(predict, splits, scaling, rows, pixels, labels, clean, temperature, files, stamp)
 
     def measure(self, condition: Condition) -> Record:
         if condition == Condition():
             return {**self._quality(self.clean), "detection": None}
         logits = self._predict(self._shifted(condition))
-        quality = dict.fromkeys(MEASURES) if condition.ood else self._quality(logits)
+        quality = dict.fromkeys((*MEASURES, *AFTER_T)) if condition.ood else self._quality(logits)
         found = [dataclasses.asdict(detection) for detection in ood_detection(self.clean, logits)]
         return {**quality, "detection": {detection.pop("score"): detection for detection in found}}
 
@@ -190,5 +197,12 @@ class _Bench:
         return self.predict(Split(self.scaling.to_inputs(pixels), torch.zeros(len(pixels)).long()))
 
     def _quality(self, logits: Tensor) -> Record:
+        found: Record = self._measures(logits, MEASURES)
+        if self.temperature is None:
+            return found | dict.fromkeys(AFTER_T)
+        after = self._measures(logits / self.temperature, AFTER_T.values())
+        return found | {key: after[name] for key, name in AFTER_T.items()}
+
+    def _measures(self, logits: Tensor, names: Iterable[str]) -> Record:
         probs = logits.double().softmax(1)
-        return {name: METRICS[name].build(probs, self.labels).item() for name in MEASURES}
+        return {name: METRICS[name].build(probs, self.labels).item() for name in names}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surefoot.statistics import NOTHING, Estimate, Spread, correlation, difference, ratio, spread, u_shape
+from surefoot.statistics import NOTHING, Estimate, Spread, correlation, difference, mean, ratio, spread, u_shape
 
 A = {0: 0.11, 1: 0.13, 2: 0.12, 3: 0.10}
 B = {0: 0.05, 1: 0.07, 2: 0.04, 3: 0.05, 9: 5.0}
@@ -22,12 +22,48 @@ def test_differences_are_paired_and_have_students_interval() -> None:
     assert found.n == 4
 
 
-def test_ratio_has_the_interval_of_all_resamples() -> None:
+def test_a_ratio_has_students_interval_of_its_logarithm() -> None:
     found = ratio(A, B)
-    a, b = np.array([A[s] for s in A]), np.array([B[s] for s in A])
-    every = [a[list(rows)].sum() / b[list(rows)].sum() for rows in itertools.product(range(4), repeat=4)]
-    assert found.value == pytest.approx(a.sum() / b.sum())
-    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(every, [0.025, 0.975])), rel=0.02)
+    logs = [[math.log(values[seed]) for seed in A] for values in (A, B)]
+    expected = stats.ttest_rel(*logs).confidence_interval()
+    assert found.value == pytest.approx(stats.gmean([A[seed] / B[seed] for seed in A]))
+    assert (math.log(found.low), math.log(found.high)) == pytest.approx((expected.low, expected.high))
+    assert found.p_value(1.5) == pytest.approx(stats.ttest_1samp(np.subtract(*logs), math.log(1.5)).pvalue)
+
+
+def test_intervals_of_five_seeds_hold_the_truth_as_often_as_they_say() -> None:
+    draw = np.random.default_rng(0)
+    drawn = [{s: math.exp(0.3 * draw.normal()) for s in range(5)} for _ in range(2000)]
+    found = [ratio(values, dict.fromkeys(values, 2.0)) for values in drawn]
+    assert np.mean([each.low <= 0.5 <= each.high for each in found]) == pytest.approx(0.95, abs=0.015)
+
+
+def test_p_values_are_students_and_agree_with_the_interval() -> None:
+    values = [0.1, 0.3, 0.2, 0.6, 0.5]
+    found = mean(values)
+    for limit in (0.0, 0.1, 0.3, 0.5, 0.6, found.low, found.high):
+        assert found.p_value(limit) == pytest.approx(stats.ttest_1samp(values, limit).pvalue)
+        if limit not in (found.low, found.high):
+            assert (found.p_value(limit) < 0.05) == (not found.low < limit < found.high)
+    assert NOTHING.p_value(0) == mean([1.0]).p_value(0) == 1
+    assert (mean([2.0, 2.0]).p_value(1), mean([2.0, 2.0]).p_value(2)) == (0, 1)
+
+
+def test_as_many_seeds_as_are_asked_for_tell() -> None:
+    """An effect of one standard deviation: so many seeds find it in about four cases of five, half as many do not."""
+    wanted = mean([0.0, 1.0, 2.0, 1.0, 1.0]).seeds_to_tell(1 - math.sqrt(0.5))
+    assert wanted == mean([0.0, 1.0, 2.0, 1.0, 1.0]).seeds_to_tell(1 + math.sqrt(0.5))
+    draw = np.random.default_rng(0)
+
+    def share_found(n: int) -> float:
+        drawn = draw.normal(1.0, 1.0, (2000, n))
+        return float(np.mean(stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05))
+
+    assert wanted is not None
+    assert share_found(wanted) == pytest.approx(0.8, abs=0.06)
+    assert share_found(wanted // 2) < 0.6
+    assert mean([0.0, 1.0, 2.0]).seeds_to_tell(1.0) is None
+    assert NOTHING.seeds_to_tell(0) is None
 
 
 def test_correlation_is_numpys() -> None:

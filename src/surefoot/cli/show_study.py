@@ -55,11 +55,11 @@ def _find(name: str, results: Path | None) -> Path:
 
 
 def _print(saved: SavedResult) -> None:
-    from surefoot.studies.pages import failures_of, measured_on, numbers_of, table_of
+    from surefoot.studies.pages import failures_of, measured_on, numbers_of, rule_of, table_of
 
     values = saved.values
     print(f"{values['claim']}: {values['question']}\n")
-    print(f"Rule, written before the runs: {values['rule']}\n")
+    print(f"{rule_of(values)}\n")
     print(f"Published: {values['source'] or 'nothing'}. Measured: {measured_on(values)}, mean ± sd.\n")
     print("\n".join(_lines(*table_of(values["table"]))))
     print("\nNumbers that the rule goes by:")

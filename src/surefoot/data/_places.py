@@ -37,6 +37,12 @@ def search_path() -> list[Path]:
     return [*(Path(name).expanduser() for name in named if name), cache()]
 
 
+def candidates(path: str) -> list[Path]:
+    """List where a path may mean: from here, then from the folders that are searched."""
+    place = Path(path).expanduser()
+    return [place, *(folder / path for folder in search_path() if not place.is_absolute())]
+
+
 def find(marks: Sequence[DataFile], path: str | None = None) -> Path | None:
     """Find the first file that marks a data set.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from surefoot.data._arrays import splits_from_arrays
 from surefoot.data._divide import Array
+from surefoot.data._places import candidates
 from surefoot.errors import InputError
 from surefoot.registry import DATA
 from surefoot.schema import Rows, Split, Splits
@@ -32,7 +33,7 @@ def characters(
     and class 0 is any character that the training part does not have.
 
     Args:
-        path: The file, in UTF-8.
+        path: The file, in UTF-8; from here, else from a folder that is searched for data.
         length: Characters in a stretch.
         calibration: Share of the text.
         test: Share of the text.
@@ -46,7 +47,8 @@ def characters(
         InputError: If the file is missing, no text or too short.
     """
     try:
-        content = Path(path).expanduser().read_text(encoding="utf-8")
+        places = candidates(path)
+        content = next(filter(Path.is_file, places), places[0]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"Expected {path} to be a text in UTF-8, but {error}. Check the path.") from error
     if length < 1 or min(calibration, test) <= 0 or calibration + test >= 1:

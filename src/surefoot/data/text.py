@@ -15,7 +15,7 @@ import numpy as np
 
 from surefoot.data._arrays import splits_from_rows
 from surefoot.data._divide import Array, Division, divide
-from surefoot.data._places import search_path
+from surefoot.data._places import candidates
 from surefoot.errors import InputError
 from surefoot.registry import DATA
 from surefoot.schema import SplitName, Splits
@@ -165,10 +165,9 @@ def find_texts(path: str) -> dict[SplitName, Path]:
     Raises:
         InputError: If train or test are not there.
     """
-    place = Path(path).expanduser()
-    places = [place, *(folder / path for folder in search_path() if not place.is_absolute())]
-    found = next(filter(_is_whole, map(_files_at, places)), None)
+    found = next(filter(_is_whole, map(_files_at, candidates(path))), None)
     if found is None:
+        place = Path(path).expanduser()
         where = f"{place}/train.jsonl" if place.is_dir() else f"{place}_train.jsonl"
         raise InputError(f"Expected {where} (or .gz) and the same for test, but they are not there. Check the path.")
     return found

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-N_RESAMPLED = 10_000
+POWER = 0.8  # chance with which as many seeds as `takes` says would tell
+MOST = 1000  # seeds beyond which nobody goes
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,74 @@ class Spread:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95 % interval where there is one, over n seeds or runs; NaN where nothing is known."""
+    """A number with its 95 % interval where there is one, over n seeds or runs; NaN where nothing is known.
+
+    The interval of a ratio is Student's of its logarithm.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
     n: int = 1
+    is_ratio: bool = False
 
     @property
     def is_known(self) -> bool:
         """Whether there is a number."""
         return not math.isnan(self.value)
+
+    def p_value(self, limit: float) -> float:
+        """Return the two-sided p-value of Student's test that the number is a limit; 1 where there is no interval.
+
+        Args:
+            limit: Above 0 for a ratio.
+
+        Returns:
+            At most 0.05 if and only if the limit lies outside the interval.
+
+        Example:
+            >>> round(mean([1.0, 2.0, 3.0]).p_value(0), 4)  # t = 2√3, two degrees of freedom
+            0.0742
+        """
+        from scipy.special import stdtr  # takes a while to import
+
+        apart, error = self._apart(limit)
+        if error is None:
+            return 1.0
+        return float(2 * stdtr(self.n - 1, -apart / error)) if error else float(apart == 0)
+
+    def seeds_to_tell(self, limit: float) -> int | None:
+        """Return how many seeds would tell the number from a limit with probability 0.8, were it what it seems.
+
+        Args:
+            limit: Above 0 for a ratio.
+
+        Returns:
+            From 3 on; None for more than 1,000, and where there is no interval.
+
+        Example:
+            >>> mean([1.0, 2.0, 3.0]).seeds_to_tell(0), mean([1.0, 2.0, 3.0]).seeds_to_tell(2.001)
+            (5, None)
+        """
+        from scipy.special import stdtrit
+
+        apart, error = self._apart(limit)
+        if error is None or not apart:
+            return None
+        n = np.arange(3, MOST + 1)
+        half = (stdtrit(n - 1, 0.975) + stdtrit(n - 1, POWER)) * error * np.sqrt(self.n / n)
+        enough = np.flatnonzero(half <= apart)
+        return int(n[enough[0]]) if len(enough) else None
+
+    def _apart(self, limit: float) -> tuple[float, float | None]:
+        """Return the distance to a limit and its standard error, for a ratio both of logarithms."""
+        from scipy.special import stdtrit
+
+        if self.low is None or self.high is None or self.n < 2:
+            return 0.0, None
+        scale = math.log if self.is_ratio else float
+        half = (scale(self.high) - scale(self.low)) / 2
+        return abs(scale(self.value) - scale(limit)), half / float(stdtrit(self.n - 1, 0.975))
 
     def __format__(self, spec: str) -> str:
         """Write the number alone; one that is not known says so."""
@@ -110,30 +168,27 @@ def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Estim
 
 
 def ratio(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
-    r"""Return :math:`\sum_s a_s / \sum_s b_s` over the seeds they share, with a bootstrap interval over seeds.
+    r"""Return :math:`\exp(\frac1n \sum_s \log(a_s / b_s))` over the seeds they share, with Student's interval.
+
+    A bootstrap over seeds covers too little: five of them give intervals of 95 % that hold the truth in 84 %.
 
     Args:
-        first: Values by seed.
-        second: Likewise, above 0.
+        first: Values by seed, above 0.
+        second: Likewise.
 
     Returns:
-        The ratio of means and the 2.5 % and 97.5 % quantiles of it over resampled seeds.
+        The geometric mean of the ratios; not known where a value is not above 0.
 
     Example:
         >>> ratio({0: 2.0, 1: 4.0, 2: 6.0}, {0: 1.0, 1: 2.0, 2: 3.0})  # the same in every seed
-        Estimate(value=2.0, low=2.0, high=2.0, n=3)
+        Estimate(value=2.0, low=2.0, high=2.0, n=3, is_ratio=True)
     """
-    seeds = [seed for seed in first if seed in second]
-    a, b = (np.array([values[seed] for seed in seeds]) for values in (first, second))
-    if not seeds or b.sum() <= 0:
+    pairs = [(first[seed], second[seed]) for seed in first if seed in second]
+    if not pairs or min(min(pair) for pair in pairs) <= 0:
         return NOTHING
-    value = float(a.sum() / b.sum())
-    if len(seeds) < 2:
-        return Estimate(value, n=1)
-    drawn = np.random.default_rng(0).integers(0, len(seeds), (N_RESAMPLED, len(seeds)))
-    below = b[drawn].sum(1)
-    low, high = np.quantile((a[drawn].sum(1) / np.where(below > 0, below, np.nan)), [0.025, 0.975])
-    return Estimate(value, float(low), float(high), len(seeds))
+    logs = mean([math.log(a / b) for a, b in pairs])
+    low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
+    return Estimate(math.exp(logs.value), low, high, logs.n, is_ratio=True)
 
 
 def u_shape(

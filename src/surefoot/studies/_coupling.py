@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from surefoot.statistics import Estimate, Spread, correlation, mean, spread
 from surefoot.studies._arms import moving
-from surefoot.studies.contract import Analysis, Arm, Column, Published, Row, Runs, Size, Table
+from surefoot.studies._tables import mean_by_seed
+from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Published, Row, Runs, Size, Table
 
 RATES = {
-    "gd": (2 / 40, 2 / 20, 2 / 10, 2 / 5),
+    "gd": (2 / 70, 2 / 50, 2 / 40, 2 / 30),  # both ends as published
     "sgd": (0.02, 0.05, 0.1, 0.2),
     "adamw": (1e-4, 3e-4, 1e-3, 3e-3),
     "muon": (0.002, 0.005, 0.01, 0.02),
@@ -20,28 +23,26 @@ NAMES = {"gd": "GD", "sgd": "SGD", "adamw": "AdamW", "muon": "Muon", "sam": "SAM
 PLAIN = "momentum=0,weight_decay=0"
 OPTIONS = {"gd": "", "sgd": f",{PLAIN}", "adamw": ",weight_decay=0", "muon": "", "sam": f",rho=0.05,{PLAIN}"}
 # On a laptop: until most runs have fitted the training set. What rises first and falls then is not seen before.
-STEPS = {"gd": 800, "sgd": 4000, "adamw": 2400, "muon": 1200, "sam": 4000}
-# Moments are the same for both trackers, so that every ECE has its sharpness. GD makes few, dear steps.
-EVERY: dict[Size, dict[bool, int]] = {
-    "smoke": {True: 4, False: 4},
-    "laptop": {True: 10, False: 20},
-    "paper": {True: 100, False: 100},
-}
-# Examples for quality and for sharpness, which a probe of a few hundred would show far too high.
+STEPS = {"gd": 1600, "sgd": 4000, "adamw": 2400, "muon": 1200, "sam": 4000}
+MOMENTS = 80  # of a run on a laptop at which everything is measured
+# Examples for quality and for both sharpnesses, which a probe of a few hundred would show far too high.
 PROBE: dict[Size, tuple[int, int]] = {"smoke": (500, 32), "laptop": (2000, 1000), "paper": (5000, 5000)}
-CORRELATED = ("train ECE", "train KCE", "test ECE", "test KCE")
+FITTED = 0.99  # train accuracy
+TRAIN, TEST = "gn_sharpness/value", "sharpness_on_test/value"
 HORIZONS = (0.25, 0.5)  # shares of a run, beside the whole of it
 
-BULK_RATES = (2 / 70, 2 / 50, 2 / 30)  # both ends as published
-PROJECTED_STEPS = 2000
-RENEWED: dict[Size, int] = {"smoke": 10, "laptop": 25, "paper": 10}
+BULK_RATE = 2 / 30
+PROJECTED_STEPS = 20_000
+RENEWED: dict[Size, int] = {"smoke": 10, "laptop": 50, "paper": 10}
 
 
-def track(size: Size, *, full_batch: bool = False, more: str = "") -> str:
+def track(size: Size, steps: int, *, more: str = "", examples: int | None = None) -> str:
     """Say what to measure along training, and how often."""
-    every, (seen, probe) = EVERY[size][full_batch], PROBE[size]
+    every = {"smoke": 4, "laptop": max(1, steps // MOMENTS), "paper": 100}[size]
+    seen, probe = PROBE[size]
     own = f"quality:every={every},examples={seen},margins:every={every},examples={seen}"
-    sharpness = f"gn_sharpness:every={every},examples={probe}"
+    probe = examples or probe
+    sharpness = ",".join(f"{name}:every={every},examples={probe}" for name in ("gn_sharpness", "sharpness_on_test"))
     return ",".join(filter(None, (own, sharpness, more)))
 
 
@@ -50,28 +51,37 @@ def label(optimizer: str, lr: float) -> str:
     return f"{optimizer}, η = {lr:.3g}"
 
 
-def coupled(optimizer: str, lr: float, size: Size, *, loss: str = "", more: str = "", classes: int = 10) -> Arm:
+def coupled(
+    optimizer: str,
+    lr: float,
+    size: Size,
+    *,
+    loss: str = "",
+    more: str = "",
+    classes: int = 10,
+    steps: int | None = None,
+) -> Arm:
     """Make the arm of an optimizer at a learning rate."""
-    full = optimizer == "gd"
+    full, steps = optimizer == "gd", steps or STEPS[optimizer]
     method = f"{optimizer}:lr={lr:.6g}{OPTIONS[optimizer]}"
     method = f"{loss} + {method}" if loss else method
-    measured = track(size, full_batch=full, more=more)
-    return moving(method, size, steps=STEPS[optimizer], full_batch=full, track=measured, classes=classes)
+    return moving(method, size, steps=steps, full_batch=full, track=track(size, steps, more=more), classes=classes)
 
 
-def projected(k: int, lr: float, size: Size) -> Arm:
+def projected(k: int, size: Size) -> Arm:
     """Make the arm of BulkSGD without its top k directions; k = 0 is SGD for as many steps.
 
     Each basis takes dozens of products with the Hessian of all training examples, so a laptop renews it seldom.
     """
-    method = f"bulk_sgd:k={k},r={RENEWED[size]},lr={lr:.6g},{PLAIN}" if k else f"sgd:lr={lr:.6g},{PLAIN}"
-    return moving(method, size, steps=PROJECTED_STEPS, track=track(size))
+    method = f"bulk_sgd:k={k},r={RENEWED[size]}" if k else "sgd:"
+    method += f"{',' if k else ''}lr={BULK_RATE:.6g},{PLAIN}"
+    return moving(method, size, steps=PROJECTED_STEPS, track=track(size, PROJECTED_STEPS))
 
 
-def all_coupled(size: Size, optimizers: tuple[str, ...] = tuple(RATES), classes: int = 10) -> dict[str, Arm]:
+def all_coupled(size: Size, optimizers: tuple[str, ...] = tuple(RATES)) -> dict[str, Arm]:
     """Make all arms; the smoke size has two rates of each."""
     every = [(name, lr) for name in optimizers for lr in rates(name, size)]
-    return {label(name, lr): coupled(name, lr, size, classes=classes) for name, lr in every}
+    return {label(name, lr): coupled(name, lr, size) for name, lr in every}
 
 
 def rates(optimizer: str, size: Size) -> tuple[float, ...]:
@@ -84,55 +94,107 @@ def arms_of(runs: Runs, optimizer: str) -> list[str]:
     return [arm for arm in runs.found if arm.partition(",")[0] == optimizer]
 
 
-def ranked(runs: Runs, optimizer: str, key: str) -> dict[int, list[list[float]]]:
-    """Read a tracked quantity of all arms of an optimizer: one series per arm and seed, numbered by rank and seed.
-
-    Arms are paired across optimizers by the rank of their learning rate.
-    """
-    found: dict[int, list[list[float]]] = {}
-    for rank, arm in enumerate(arms_of(runs, optimizer)):
-        for seed, steps in runs.series(arm, key).items():
-            if steps:
-                found[1000 * rank + seed] = [[float(step), values[0]] for step, values in steps.items()]
-    return found
-
-
-def correlate(runs: Runs, published: Published) -> Analysis:
-    """Correlate calibration error and sharpness over each run: mean ± sd over rates, also over shorter horizons.
+def over_rates(arms: Sequence[str], value: Callable[[str], BySeed]) -> BySeed:
+    """Average over learning rates, by seed: rates are chosen, seeds are drawn, so only they tell how sure a mean is.
 
     Args:
-        runs: Runs of :func:`all_coupled`.
-        published: What was printed for each of ``CORRELATED``; may lack some or all.
+        arms: One per rate.
+        value: Of an arm, by seed.
 
     Returns:
-        The table, and the mean r of train ECE over all runs of each optimizer.
+        Those seeds that have a value at every rate.
     """
-    rows = [_row(runs, name, 1.0, published) for name in CORRELATED]
-    rows += [_row(runs, name, share, {}) for share in HORIZONS for name in ("train ECE", "test ECE")]
+    return mean_by_seed([value(arm) for arm in arms])
+
+
+def summary_of(runs: Runs, arm: str, key: str, summary: Callable[[list[float]], float]) -> BySeed:
+    """Summarise a tracked quantity of every run of an arm, by seed."""
+    found = {seed: [values[0] for values in steps.values()] for seed, steps in runs.series(arm, key).items()}
+    return {seed: summary(values) for seed, values in found.items() if len(values) > 1}
+
+
+# How r is taken: name → which error, which sharpness, and which moments of a run.
+Reading = tuple[str, str, Callable[[list[tuple[float, ...]]], list[tuple[float, ...]]]]
+
+
+def _whole(moments: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    return moments
+
+
+def _first(share: float) -> Callable[[list[tuple[float, ...]]], list[tuple[float, ...]]]:
+    return lambda moments: moments[: math.ceil(share * len(moments))]
+
+
+def _fitted_at(moments: list[tuple[float, ...]]) -> int:
+    """Return the place of the first moment at which the training set is fitted; the end where it never is."""
+    return next((place for place, values in enumerate(moments) if values[2] >= FITTED), len(moments))
+
+
+def _before(moments: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    return moments[: _fitted_at(moments)]
+
+
+def _after(moments: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    return moments[_fitted_at(moments) :]
+
+
+def _changes(moments: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    return [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(moments)]
+
+
+READINGS: dict[str, Reading] = {
+    "train ECE": ("train/ece", TRAIN, _whole),
+    "train KCE": ("train/kce", TRAIN, _whole),
+    "test ECE": ("test/ece", TEST, _whole),
+    "test KCE": ("test/kce", TEST, _whole),
+    "test ECE and train sharpness": ("test/ece", TRAIN, _whole),
+    "train ECE, before 99 % train accuracy": ("train/ece", TRAIN, _before),
+    "train ECE, after it": ("train/ece", TRAIN, _after),
+    "train ECE, changes from moment to moment": ("train/ece", TRAIN, _changes),
+    **{f"train ECE, first {100 * part:g} % of the steps": ("train/ece", TRAIN, _first(part)) for part in HORIZONS},
+}
+
+
+def correlate(runs: Runs, published: Published, names: Mapping[str, str] = NAMES) -> Analysis:
+    """Correlate calibration error and sharpness over each run: mean ± sd over rates, and over parts of it.
+
+    Args:
+        runs: Runs of :func:`coupled`.
+        published: What was printed for the first of ``READINGS``; may lack some or all.
+        names: The optimizers, and what they are called.
+
+    Returns:
+        The table, and for train and test ECE the mean r over rates of each optimizer, over seeds.
+    """
+    rows = [
+        Row(name, published.get(name, {}), {optimizer: _spread(runs, optimizer, reading) for optimizer in names})
+        for name, reading in READINGS.items()
+    ]
     numbers: dict[str, Estimate] = {}
-    for optimizer in RATES:
-        per_run = [r for arm in arms_of(runs, optimizer) for r in _by_seed(runs, arm, "train ECE", 1.0)]
-        numbers[f"r of train ECE and sharpness, {NAMES[optimizer]}"] = mean(per_run)
-    return Analysis(Table(tuple(Column(key, f"r, {name}") for key, name in NAMES.items()), tuple(rows)), numbers)
+    for name in ("train ECE", "test ECE", "train ECE, before 99 % train accuracy", "train ECE, after it"):
+        for optimizer, title in names.items():
+            found = _by_seed(runs, optimizer, READINGS[name])
+            numbers[f"r of {name} and sharpness, {title}"] = mean(list(found.values()))
+    every = mean_by_seed([_by_seed(runs, optimizer, READINGS["train ECE"]) for optimizer in names])
+    numbers["r of train ECE and sharpness, mean of the optimizers"] = mean(list(every.values()))
+    return Analysis(Table(tuple(Column(key, f"r, {name}") for key, name in names.items()), tuple(rows)), numbers)
 
 
-def _row(runs: Runs, name: str, share: float, published: Published) -> Row:
-    label = name if share == 1 else f"{name}, first {100 * share:.0f} % of the steps"
-    measured = {optimizer: _over_rates(runs, optimizer, name, share) for optimizer in RATES}
-    return Row(label, published.get(name, {}), measured)
-
-
-def _over_rates(runs: Runs, optimizer: str, name: str, share: float) -> Spread:
+def _spread(runs: Runs, optimizer: str, reading: Reading) -> Spread:
     """Average r over seeds at each rate, then mean ± sd over rates."""
-    found = [_by_seed(runs, arm, name, share) for arm in arms_of(runs, optimizer)]
-    return spread(statistics.fmean(values) for values in found if values)
+    found = [_r(runs, arm, reading) for arm in arms_of(runs, optimizer)]
+    return spread(statistics.fmean(values.values()) for values in found if values)
 
 
-def _by_seed(runs: Runs, arm: str, name: str, share: float) -> list[float]:
-    key = name.lower().replace(" ", "/")
-    found = []
-    for steps in runs.series(arm, key, "gn_sharpness/value").values():
-        end = share * max(steps, default=0)
-        r = correlation(values for step, values in steps.items() if step <= end)
-        found += [r] if math.isfinite(r) else []
-    return found
+def _by_seed(runs: Runs, optimizer: str, reading: Reading) -> BySeed:
+    """Average r over rates; a rate at which a run has too few such moments is left out for all seeds."""
+    found = [_r(runs, arm, reading) for arm in arms_of(runs, optimizer)]
+    most = max(map(len, found), default=0)
+    return mean_by_seed([values for values in found if len(values) == most > 0])
+
+
+def _r(runs: Runs, arm: str, reading: Reading) -> BySeed:
+    error, sharpness, part = reading
+    every = runs.series(arm, error, sharpness, "train/accuracy")
+    found = {seed: correlation(at[:2] for at in part(list(steps.values()))) for seed, steps in every.items()}
+    return {seed: r for seed, r in found.items() if math.isfinite(r)}

@@ -10,6 +10,7 @@ from typing import Any
 import surefoot
 from surefoot.evaluate import OF_EVERY_RUN, key_of
 from surefoot.records import RunFolder
+from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
 from surefoot.studies.contract import Row, Table
 from surefoot.studies.runner import Result
@@ -18,14 +19,18 @@ from surefoot.studies.runner import Result
 def to_json(result: Result, command: str) -> dict[str, Any]:
     """Write what a study found."""
     study, runs = result.plan.study, result.runs
-    every = runs.all()
+    every, shown = runs.all(), result.analysis.shown or runs
     costs = [run.done() or {} for run in every]
     return {
         "study": result.plan.name,
         "claim": result.plan.claim,
+        "statement": STUDIES[result.plan.name].summary.rstrip("."),
         "question": study.question,
         "source": study.source,
         "rule": study.rule,
+        "fixed": str(study.fixed or ""),
+        "differs": "" if result.plan.size == "paper" else study.differs,
+        "headline": dataclasses.asdict(study.headline) if study.headline else None,
         "size": result.plan.size,
         "seeds": sorted({seed for _, seed in result.plan.places}),
         "verdict": dataclasses.asdict(result.verdict),
@@ -40,6 +45,7 @@ def to_json(result: Result, command: str) -> dict[str, Any]:
         "setting": _setting(every) if every else {},
         "environment": every[0].environment if every else {"surefoot": surefoot.__version__},
         "arms": {arm: [run.path.name for run in found.values()] for arm, found in runs.found.items()},
+        "shown": {arm: [run.path.name for run in found.values()] for arm, found in shown.found.items()},
         "failed": {arm: {str(seed): str(e) for seed, e in errors.items()} for arm, errors in runs.failed.items()},
         "drawings": [dataclasses.asdict(drawing) for drawing in study.drawings],
     }
@@ -84,12 +90,15 @@ def _anonymous(value: Any) -> Any:
     return value
 
 
-def run_to_json(run: RunFolder, asked: Collection[tuple[str, str]] = ()) -> dict[str, Any]:
+def run_to_json(
+    run: RunFolder, asked: Collection[tuple[str, str]] = (), followed: Collection[str] | None = None
+) -> dict[str, Any]:
     """Write what a finished run recorded: what trackers saw, its measures and those on shifted pictures.
 
     Args:
         run: The run. Another study may have left measures of its own there.
         asked: Which to write beside those that every run has, each a split and a key.
+        followed: Tracked quantities to write; None writes all.
 
     Returns:
         Plain values, the same whatever else was computed of the run.
@@ -104,10 +113,18 @@ def run_to_json(run: RunFolder, asked: Collection[tuple[str, str]] = ()) -> dict
         "data": {key: value for key, value in run.data.items() if key != "classes"},
         "tracking": dataclasses.asdict(run.tracking),
         "done": {**done, "steps": steps[-1]["step"]} if steps else done,
-        "tracked": [_brief(record) for record in run.tracked()],
+        "tracked": _tracked(run, followed),
         "measures": [found[place] for place in sorted(found) if place in wanted],
         "shift": [_brief(record) for record in run.shift()],
     }
+
+
+def _tracked(run: RunFolder, followed: Collection[str] | None) -> list[dict[str, Any]]:
+    records = [_brief(record) for record in run.tracked()]
+    if followed is None:
+        return records
+    some = [{key: value for key, value in record.items() if key == "step" or key in followed} for record in records]
+    return [record for record in some if len(record) > 1]
 
 
 def _brief(record: Mapping[str, Any]) -> dict[str, Any]:

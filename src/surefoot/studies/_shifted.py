@@ -72,8 +72,9 @@ class Shift:
 
         Args:
             run: Has been measured.
-            metric: ``accuracy``, ``ece``, ``nll`` or ``brier``; or ``auroc``, of telling shifted pictures from clean
-                ones by their largest probability.
+            metric: ``accuracy``, ``ece``, ``nll`` or ``brier``; behind a temperature fitted on clean pictures
+                ``ece@temperature`` and the like; or ``auroc``, of telling shifted pictures from clean ones by their
+                largest probability.
 
         Returns:
             The mean; None where something is missing.
@@ -86,7 +87,7 @@ class Shift:
         for record in run.shift():
             if record["n"] != self.n or record["published"] or record["detection"] is None:
                 continue
-            value = record["detection"][SCORE]["auroc"] if metric == "auroc" else record[metric]
+            value = record["detection"][SCORE]["auroc"] if metric == "auroc" else record.get(metric)
             if value is not None:
                 found[record["corruption"], record["severity"], record["ood"]] = value
         return found

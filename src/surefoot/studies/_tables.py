@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from surefoot.report.quantities import QUANTITIES
-from surefoot.statistics import spread
+from surefoot.statistics import Estimate, difference, spread
 from surefoot.studies.contract import BySeed, Column, Published, Row, Runs, Table
 
 
@@ -16,8 +17,10 @@ def column(key: str, *, digits: int = 2) -> Column:
     return Column(key, known.heading, percent=known.percent, digits=digits)
 
 
-ACCURACY, ECE = column("accuracy"), column("ece")
+ACCURACY, ECE, NLL = column("accuracy"), column("ece"), column("nll", digits=3)
 TCE = Column("tce", f"{QUANTITIES['ece'].label} after T %", percent=True)
+TNLL = Column("tnll", f"{QUANTITIES['nll'].label} after T", digits=3)
+_AFTER_T = {"tce": "ece", "tnll": "nll"}
 
 
 def metrics_table(
@@ -27,7 +30,7 @@ def metrics_table(
 
     Args:
         runs: The runs.
-        columns: Which metrics; ``tce`` is ECE after temperature scaling.
+        columns: Which metrics; ``tce`` and ``tnll`` are ECE and NLL after temperature scaling.
         published: The published rows, if there are any.
         names: Arm → row label; else every arm by its own.
 
@@ -47,7 +50,35 @@ def metrics_table(
 
 def metric(runs: Runs, arm: str, key: str) -> dict[int, float]:
     """Read a metric by the key of its column."""
-    return runs.measure(arm, "ece", calibrator="temperature") if key == "tce" else runs.measure(arm, key)
+    if key in _AFTER_T:
+        return runs.measure(arm, _AFTER_T[key], calibrator="temperature")
+    return runs.measure(arm, key)
+
+
+def ece_of(runs: Runs, arm: str, calibrator: str | None = None) -> BySeed:
+    """Read the debiased ECE, for differences: the plain one is above 0 by chance, the more so the smaller it is."""
+    return runs.measure(arm, "debiased_ece", calibrator=calibrator)
+
+
+def ece_gap(runs: Runs, first: str, second: str) -> Estimate:
+    """Return debiased ECE of one arm less that of another."""
+    return difference(ece_of(runs, first), ece_of(runs, second))
+
+
+def accuracy_gap(runs: Runs, first: str, second: str) -> Estimate:
+    """Return accuracy of one arm less that of another."""
+    return difference(runs.measure(first, "accuracy"), runs.measure(second, "accuracy"))
+
+
+def difference_by_seed(first: BySeed, second: BySeed) -> BySeed:
+    """Subtract by seed: those seeds that both have."""
+    return {seed: first[seed] - second[seed] for seed in first if seed in second}
+
+
+def mean_by_seed(values: Sequence[BySeed]) -> BySeed:
+    """Average by seed: those seeds that all have."""
+    shared = [seed for seed in (values[0] if values else {}) if all(seed in each for each in values)]
+    return {seed: statistics.fmean(each[seed] for each in values) for seed in shared}
 
 
 def extended_table(table: Table, found: Mapping[Column, Mapping[str, BySeed]]) -> Table:

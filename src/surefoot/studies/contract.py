@@ -1,7 +1,8 @@
 """What a study is: a published claim, the runs that test it, and the rule by which it is judged.
 
-A study is one file in ``claims/``. Its rule is written down before anything runs, and :attr:`Study.judge` sees the
-numbers that :attr:`Study.analyse` found and nothing else, so a verdict can be checked from the results alone.
+A study is one file in ``claims/``. Its rule is written down before the runs that it is judged on, and
+:attr:`Study.judge` sees the numbers that :attr:`Study.analyse` found and nothing else, so a verdict can be checked from
+the results alone.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from surefoot.studies._shifted import Shift
 
 Size = Literal["smoke", "laptop", "paper"]
 SIZES: tuple[Size, ...] = ("smoke", "laptop", "paper")
-Outcome = Literal["held", "did not hold", "not resolved"]
-OUTCOMES: tuple[Outcome, ...] = ("held", "did not hold", "not resolved")
+Outcome = Literal["held", "contradicted", "did not transfer", "underpowered"]
+OUTCOMES: tuple[Outcome, ...] = ("held", "contradicted", "did not transfer", "underpowered")
+Side = Literal["for", "against", "open"]
 BySeed = dict[int, float]
+SETTING = " · "  # between the name of an arm that is tuned and one of its settings
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,53 @@ class Table:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a study found: the table for people, and the numbers that the rule goes by."""
+    """What a study found: the table for people, and the numbers that the rule goes by.
+
+    Attributes:
+        table: Published beside measured.
+        numbers: By name.
+        shown: The runs that its figures show, where these are not all as they are.
+    """
 
     table: Table
     numbers: Mapping[str, Estimate]
+    shown: Runs | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found about a claim or a part of it.
+
+    Attributes:
+        side: Whether it is clearly for the claim, clearly against it, or neither.
+        reason: The numbers that say so.
+        p: How probable a number so far on the wrong side is by chance: 1 where it is on the right one, 0 where chance
+            has no say.
+        is_proof: Whether what is against it contradicts a proof, which holds in every setting.
+    """
+
+    side: Side
+    reason: str
+    p: float = 1.0
+    is_proof: bool = False
+
+    def verdict(self, *, same_setting: bool) -> Verdict:
+        """Say what it means for the claim.
+
+        Args:
+            same_setting: Whether the runs were made as those that the claim was published with.
+
+        Returns:
+            Held; contradicted, or did not transfer where the setting is another one; underpowered where it is open.
+        """
+        against: Outcome = "contradicted" if same_setting or self.is_proof else "did not transfer"
+        outcomes: dict[Side, Outcome] = {"for": "held", "against": against, "open": "underpowered"}
+        return Verdict(outcomes[self.side], self.reason)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim held, and why that is said."""
+    """What came of a claim, and why that is said."""
 
     outcome: Outcome
     reason: str
@@ -100,6 +141,44 @@ def sentence(text: str) -> str:
     begins = text[:2]
     first = text[:1].upper() if begins.isascii() and begins.isalpha() else text[:1]
     return f"{first}{text[1:].rstrip('.')}."
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The number that stands for a claim where there is room for one only.
+
+    Attributes:
+        number: Its name among the numbers that the rule goes by.
+        limit: On whose far side it speaks for the claim.
+        published: What was published, in the same unit; None where no number was.
+        percent: Whether it is shown in percentage points.
+        is_lower: Whether the claim is that it lies below the limit.
+    """
+
+    number: str
+    limit: float = 0.0
+    published: float | None = None
+    percent: bool = False
+    is_lower: bool = False
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """When a rule was fixed.
+
+    Attributes:
+        date: The day.
+        commit: The commit that has it word for word.
+        amended: What had been seen of an earlier rule by then; empty for one that was written before any run.
+    """
+
+    date: str
+    commit: str
+    amended: str = ""
+
+    def __str__(self) -> str:
+        """Write it for the page of results."""
+        return f"fixed {self.date} in {self.commit}" + (f", amended after seeing {self.amended}" * bool(self.amended))
 
 
 @dataclass(frozen=True)
@@ -134,6 +213,7 @@ class Runs:
 
     Attributes:
         asked: Measures that were read, each a split and a key.
+        followed: Tracked quantities that were read.
     """
 
     def __init__(
@@ -146,10 +226,45 @@ class Runs:
         self.failed = {arm: dict(errors) for arm, errors in (failed or {}).items() if errors}
         self.shifts = dict(shifts or {})
         self.asked: set[tuple[str, str]] = set()
+        self.followed: set[str] = set()
 
     def __getitem__(self, arm: str) -> dict[int, RunFolder]:
         """Return an arm's runs by seed; none if all failed."""
         return self.found.get(arm, {})
+
+    def tuned(self, *, by: str = "nll") -> Runs:
+        """Choose among the settings of every arm that has some, seed by seed, by a metric on the calibration split.
+
+        Args:
+            by: The metric, whose smallest value is chosen.
+
+        Returns:
+            The runs with one arm in place of ``arm · setting`` for each, and all others as they are.
+        """
+        groups: dict[str, list[str]] = {}
+        for label in self.found:
+            groups.setdefault(label.partition(SETTING)[0], []).append(label)
+        found = {arm: self._chosen(labels, by) for arm, labels in groups.items()}
+        shifts = {arm: self.shifts[labels[0]] for arm, labels in groups.items() if labels[0] in self.shifts}
+        return self.with_arms(found, shifts)
+
+    def with_arms(self, found: Mapping[str, Mapping[int, RunFolder]], shifts: Mapping[str, Shift]) -> Runs:
+        """Return other arms made of the same runs; what is read of them counts as read of these."""
+        made = Runs(found, self.failed, shifts)
+        made.asked, made.followed = self.asked, self.followed
+        return made
+
+    def _chosen(self, labels: Sequence[str], by: str) -> dict[int, RunFolder]:
+        """Return the best setting's run of every seed; one that failed is out, one that is not made yet stops it."""
+        if len(labels) == 1:
+            return self[labels[0]]
+        scores = {label: self.measure(label, by, split="calibration") for label in labels}
+        chosen = {}
+        for seed in sorted({seed for label in labels for seed in self[label]}):
+            left = [label for label in labels if seed not in self.failed.get(label, {})]
+            if all(seed in scores[label] for label in left):
+                chosen[seed] = self[min(left, key=lambda label: scores[label][seed])][seed]
+        return chosen
 
     def measure(self, arm: str, metric: str, *, calibrator: str | None = None, split: SplitName = "test") -> BySeed:
         """Read a metric of an arm's finished networks, by seed."""
@@ -166,6 +281,7 @@ class Runs:
 
     def series(self, arm: str, *keys: str) -> dict[int, dict[int, tuple[float, ...]]]:
         """Read tracked quantities of an arm, by seed and step: those steps at which all of them were measured."""
+        self.followed.update(keys)
         return {seed: _series(run, keys) for seed, run in self[arm].items()}
 
     def last(self, arm: str, key: str) -> BySeed:
@@ -207,10 +323,13 @@ class Study:
 
     Attributes:
         question: What is asked, in a sentence.
-        rule: What has to be seen for the claim to have held, not to have held, or to be left open.
+        rule: What has to be seen for the claim to have held.
+        fixed: When the rule was fixed.
+        differs: How the runs differ from the published ones at other sizes than ``paper``; empty where they do not.
+        headline: The number for the figure of all claims.
         grid: The arms at a size, by label.
         analyse: From finished runs to table and numbers.
-        judge: From the numbers to the verdict.
+        judge: From the numbers to what they say of the claim.
         published: The published values: row → column → value as printed.
         source: Where they stand.
         seeds: How many seeds at each size.
@@ -222,7 +341,10 @@ class Study:
     rule: str
     grid: Callable[[Size], dict[str, Arm]]
     analyse: Callable[[Runs], Analysis]
-    judge: Callable[[Mapping[str, Estimate]], Verdict]
+    judge: Callable[[Mapping[str, Estimate]], Finding]
+    fixed: Fixed | None = None
+    differs: str = ""
+    headline: Headline | None = None
     published: Published = field(default_factory=dict)
     source: str = ""
     seeds: Mapping[Size, int] = field(default_factory=lambda: {"smoke": 1, "laptop": 5, "paper": 5})
@@ -232,3 +354,7 @@ class Study:
     def seeds_at(self, size: Size) -> range:
         """Return the seeds at a size."""
         return range(self.first_seed, self.first_seed + self.seeds[size])
+
+    def verdict(self, numbers: Mapping[str, Estimate], size: Size) -> Verdict:
+        """Return what the numbers mean for the claim at a size."""
+        return self.judge(numbers).verdict(same_setting=size == "paper" or not self.differs)

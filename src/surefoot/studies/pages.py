@@ -9,15 +9,18 @@ from typing import Any
 
 from surefoot.report.numbers import show_count, show_seconds
 from surefoot.statistics import NOTHING, Estimate
-from surefoot.studies.contract import OUTCOMES, sentence
+from surefoot.studies.contract import sentence
+from surefoot.studies.forest import headline_of, show_measured, show_published
+from surefoot.studies.papers import papers_of
 from surefoot.studies.verdicts import show
 
 MARK = "<!-- Written by `surefoot study results`; what is changed here is lost. -->\n"
+FOREST = "forest.svg"
 Values = Mapping[str, Any]
 
 
 def page_of(results: Sequence[Values], folder: str, figures: Mapping[str, Sequence[str]]) -> str:
-    """Write the page of all claims: a table with one line each, then what each line rests on.
+    """Write the page of all claims: in short by paper, in one figure, in a table, and then what each line rests on.
 
     Args:
         results: What each study found.
@@ -27,25 +30,39 @@ def page_of(results: Sequence[Values], folder: str, figures: Mapping[str, Sequen
     Returns:
         Markdown.
     """
-    outcomes = [values["verdict"]["outcome"] for values in results]
-    counted = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in OUTCOMES)
-    lines = ["| claim | question | verdict | seen | size, seeds | cost |", "|---|---|---|---|---|---|"]
-    for values in results:
-        link = f"[{values['claim']}](#{_anchor(_title(values))})"
-        reason = _plain(_brief(values["verdict"]["reason"]))
-        size = f"{values['size']}, {len(values['seeds'])}"
-        cost = f"{values['cost']['runs']} runs, {show_seconds(values['cost']['seconds'])}"
-        cells = (link, _plain(values["question"]), values["verdict"]["outcome"], reason, size, cost)
-        lines.append(f"| {' | '.join(cells)} |")
+    heads = ("claim", "what is claimed", "verdict", "published", "measured", "same setting?", "seeds")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines += [f"| {' | '.join(map(_plain, _cells(values)))} |" for values in results]
     parts = [
         f"{MARK}\n# Results",
-        f"Every claim that was rerun, and what came of it: {counted}. Below the table stand the rule of each, written "
-        "before the runs, its numbers and the command. `surefoot study show A4 --out figures` draws the figures of one "
-        f"from its file in [{folder}]({folder}), which holds the records of its runs too.",
+        *papers_of(results),
+        f"![What was published beside what was measured, claim by claim]({folder}/{FOREST})",
+        "A claim *held* where the intervals of all its parts lie on its side; it is *contradicted* where one lies on "
+        "the other side in the published setting, and *did not transfer* where that is so in another one; else it is "
+        "*underpowered*, and the reason says how many seeds would tell. Columns of numbers have one each, that of the "
+        "figure; differences of errors and accuracies are in percentage points.",
         "\n".join(lines),
+        "Below stand the rule of each with the day on which it was fixed, all its numbers and the command. "
+        "`surefoot study show A4 --out figures` draws the figures of one from its file in "
+        f"[{folder}]({folder}), which holds the records of its runs too.",
         *(_section(values, [f"{folder}/{name}" for name in figures.get(values["study"], ())]) for values in results),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _cells(values: Values) -> tuple[str, ...]:
+    """Write a study's line of the table."""
+    found = headline_of(values)
+    published, measured = ("", "") if found is None else (show_published(found[0]), show_measured(*found))
+    return (
+        f"[{values['claim']}](#{_anchor(_title(values))})",
+        values["statement"],
+        values["verdict"]["outcome"],
+        published,
+        measured or _brief(values["verdict"]["reason"]),
+        f"no: {values['differs']}" if values["differs"] else "yes",
+        f"{len(values['seeds'])}",
+    )
 
 
 def _section(values: Values, figures: Sequence[str]) -> str:
@@ -55,7 +72,7 @@ def _section(values: Values, figures: Sequence[str]) -> str:
         f"## {_title(values)}",
         values["question"],
         f"*{_capital(values['verdict']['outcome'])}.* {sentence(values['verdict']['reason'])}",
-        f"*Rule, written before the runs:* {values['rule']}",
+        rule_of(values, mark="*"),
         f"*Published:* {values['source'] or 'nothing'}. *Measured:* {measured_on(values)}, mean ± sd.",
         _table(values["table"]),
         "Numbers that the rule goes by:",
@@ -67,6 +84,18 @@ def _section(values: Values, figures: Sequence[str]) -> str:
         f"core, runs shared with other studies included. {_environment(values['environment'])}",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def rule_of(values: Values, *, mark: str = "") -> str:
+    """Write a study's rule and when it was fixed."""
+    when = f", {values['fixed']}; judged on seeds {_seeds(values['seeds'])}" if values["fixed"] else ""
+    return f"{mark}Rule{when}:{mark} {values['rule']}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """Write seeds, those in a row by their ends."""
+    row = list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 and list(seeds) == row else ", ".join(map(str, seeds))
 
 
 def table_of(table: Values) -> tuple[list[str], list[list[str]]]:

@@ -4,6 +4,7 @@
 
     RESULTS.md              every claim with its verdict, rule, table and command; made of the files below
     results/
+      forest.svg            all claims in one figure, made of the files below
       <study>.json.xz       {"format", "result", "runs"}
       <study>-<figure>.png  where somebody drew one here; the page shows it
 
@@ -29,7 +30,8 @@ from surefoot.registry import FIGURES
 from surefoot.statistics import Estimate, Spread
 from surefoot.studies._plain import run_to_json, to_json
 from surefoot.studies.contract import Column, Drawing, Row, Table, Verdict, order
-from surefoot.studies.pages import MARK, page_of, read_numbers
+from surefoot.studies.forest import forest_of
+from surefoot.studies.pages import FOREST, MARK, page_of, read_numbers
 from surefoot.studies.runner import Result
 
 FORMAT = "surefoot study 1"
@@ -94,15 +96,30 @@ class SavedResult:
 
         written = []
         with tempfile.TemporaryDirectory() as folder:
-            runs = {name: _unpack(run, Path(folder) / name) for name, run in self.runs.items()}
             for number, drawing in enumerate(self.drawings, start=1):
-                arms = [names for arm, names in self.values["arms"].items() if arm.startswith(drawing.arms)]
-                shown = [runs[name] for names in arms for name in names]
+                shown = self._shown(drawing, Path(folder) / str(number))
                 figure = drawing.figure.partition(":")[0]
                 path = Path(out) / f"{file_name(self.values['study'])}-{number}-{figure}.png"
                 if shown and draw(drawing.figure, shown, path):
                     written.append(path)
         return written
+
+    def _shown(self, drawing: Drawing, folder: Path) -> list[RunFolder]:
+        """Write the runs of a figure as folders.
+
+        Runs of an arm are drawn together and called as it is, though each seed has its own division of the data and
+        may have its own setting; a figure that reads specs itself gets them as they are.
+        """
+        arms = {arm: names for arm, names in self.values["shown"].items() if arm.startswith(drawing.arms)}
+        if FIGURES.read(drawing.figure)[0].facts.get("reads_specs"):
+            return [_unpack(self.runs[name], folder / name) for names in arms.values() for name in names]
+        made = []
+        for number, (arm, names) in enumerate(arms.items()):
+            for name in names:
+                run, first = self.runs[name], self.runs[names[0]]["spec"]
+                spec = {**first, "seed": run["spec"]["seed"], "method": {**first["method"], "label": arm}}
+                made.append(_unpack({**run, "spec": spec}, folder / str(number) / name))
+        return made
 
     def unpack_runs(self, folder: Path, wanted: Container[str]) -> list[RunFolder]:
         """Write runs back as folders, as they were but for weights and predictions, so that nobody makes them again.
@@ -189,7 +206,8 @@ def write_result(result: Result, results: Path, command: str) -> Path:
     for run in result.runs.all():  # the file holds no predictions to compute them from
         measures_of(run, needed)
     asked = {*result.runs.asked, *(("test", key) for key in needed)}
-    runs = {run.path.name: run_to_json(run, asked) for run in result.runs.all()}
+    followed = None if any(figure.facts.get("is_along_training") for figure in drawn) else result.runs.followed
+    runs = {run.path.name: run_to_json(run, asked, followed) for run in result.runs.all()}
     path = place_of(result.plan.name, results)
     write_file(path, to_json(result, command), runs)
     return path
@@ -245,7 +263,7 @@ def check_results(results: Path, studies: list[str]) -> None:
 
 
 def write_page(results: Path) -> Path:
-    """Write ``RESULTS.md`` beside the folder of results, out of nothing else.
+    """Write ``RESULTS.md`` beside the folder of results and its figure into it, out of nothing else.
 
     Args:
         results: Folder with the files of studies.
@@ -258,8 +276,14 @@ def write_page(results: Path) -> Path:
     """
     check_results(results, [])
     page = _page(results)
+    write_bytes(results / FOREST, forest_text(results).encode())
     write_bytes(page, page_text(results).encode())
     return page
+
+
+def forest_text(results: Path) -> str:
+    """Return the figure of all results in a folder, as SVG."""
+    return forest_of([saved.values for saved in read_results(results)])
 
 
 def page_text(results: Path) -> str:

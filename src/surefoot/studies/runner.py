@@ -155,4 +155,4 @@ def judge(plan: Plan, failed: Mapping[Path, SurefootError] | None = None) -> Res
     shifts = {label: arm.shift for label, arm in plan.study.grid(plan.size).items() if arm.shift}
     runs = Runs({label: found.get(label, {}) for label, _ in plan.places}, errors, shifts)
     analysis = plan.study.analyse(runs)
-    return Result(plan, runs, analysis, plan.study.judge(analysis.numbers))
+    return Result(plan, runs, analysis, plan.study.verdict(analysis.numbers, plan.size))

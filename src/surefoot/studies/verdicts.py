@@ -1,21 +1,25 @@
-"""Outcomes that follow from numbers: the side on which a whole interval lies decides, and nothing else.
+"""What numbers say of a claim: the side on which a whole interval lies decides, and nothing else.
 
-An outcome needs at least :data:`LEAST_SEEDS` seeds, whatever the numbers are.
+A side needs at least :data:`LEAST_SEEDS` seeds, whatever the numbers are. A claim of several parts is one that all of
+them speak for, each with its own interval: were one of them false, 5 % is the chance to miss it, however many there
+are. That one of many speaks against it happens by chance more often, so that is corrected for their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from surefoot.statistics import Estimate
-from surefoot.studies.contract import Outcome, Verdict
+from surefoot.statistics import Estimate, holm
+from surefoot.studies.contract import Finding, Side
 
 LEAST_SEEDS = 3
 FEW = 5  # parts of a claim whose reasons are all given
-DECIDING: tuple[Outcome, ...] = ("did not hold", "not resolved", "held")  # what one part's outcome does to the whole
+LEVEL = 0.05
+DECIDING: tuple[Side, ...] = ("against", "open", "for")  # what one part's side does to the whole
 
 
-def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Verdict:
+def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Finding:
     """Return whether a number lies above a limit: its whole interval must lie on one side.
 
     Args:
@@ -25,76 +29,97 @@ def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEE
         least: Seeds below which nothing is said.
 
     Returns:
-        Held, did not hold, or not resolved.
+        For it, against it, or open; then with the number of seeds that would tell.
 
     Example:
-        >>> above(Estimate(2.0, 1.5, 2.5, 5), 1.0, "the ratio")
-        Verdict(outcome='held', reason='the ratio is 2 (1.5 to 2.5, n = 5), above 1')
+        >>> above(Estimate(2.0, 1.5, 2.5, 5), 1.0, "the ratio").reason
+        'the ratio is 2 (1.5 to 2.5, n = 5), above 1'
+        >>> above(Estimate(1.2, 0.7, 1.7, 5), 1.0, "the ratio").reason
+        'the ratio is 1.2 (0.7 to 1.7, n = 5), not clear of 1: about 34 seeds would tell'
     """
-    shown = f"{what} is {show(estimate)}"
-    if estimate.low is None or estimate.high is None or estimate.n < least:
-        return Verdict("not resolved", f"{shown}: fewer than {least} seeds")
-    if estimate.low > limit:
-        return Verdict("held", f"{shown}, above {_short(limit)}")
-    if estimate.high < limit:
-        return Verdict("did not hold", f"{shown}, below {_short(limit)}")
-    return Verdict("not resolved", f"{shown}, not clear of {_short(limit)}")
+    return _beyond(estimate, limit, what, least, wants_above=True)
 
 
-def below(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Verdict:
+def below(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Finding:
     """Return whether a number lies below a limit; see :func:`above`."""
-    turned: dict[Outcome, Outcome] = {"held": "did not hold", "did not hold": "held", "not resolved": "not resolved"}
-    found = above(estimate, limit, what, least=least)
-    return Verdict(turned[found.outcome], found.reason)
+    return _beyond(estimate, limit, what, least, wants_above=False)
 
 
-def no_worse(estimate: Estimate, tolerance: float, what: str) -> Verdict:
+def no_worse(estimate: Estimate, tolerance: float, what: str) -> Finding:
     """Return whether a difference is at least −tolerance with its whole interval, or certainly worse."""
     return above(estimate, -tolerance, what)
 
 
-def none_of(violations: Estimate, checked: Estimate, what: str) -> Verdict:
-    """Return whether something that must never happen never did."""
+def _beyond(estimate: Estimate, limit: float, what: str, least: int, *, wants_above: bool) -> Finding:
+    shown = f"{what} is {show(estimate)}"
+    if estimate.low is None or estimate.high is None or estimate.n < least:
+        return Finding("open", f"{shown}: fewer than {least} seeds")
+    if estimate.low <= limit <= estimate.high:
+        seeds = estimate.seeds_to_tell(limit)
+        takes = f"about {seeds} seeds would tell" if seeds else "not even 1,000 seeds would tell"
+        return Finding("open", f"{shown}, not clear of {_short(limit)}: {takes}")
+    is_above = estimate.low > limit
+    reason = f"{shown}, {'above' if is_above else 'below'} {_short(limit)}"
+    return Finding("for", reason) if is_above == wants_above else Finding("against", reason, estimate.p_value(limit))
+
+
+def none_of(violations: Estimate, checked: Estimate, what: str) -> Finding:
+    """Return whether something that is proven never to happen never did."""
     if not checked.is_known or not checked.value:
-        return Verdict("not resolved", f"{what}: nothing was checked")
-    outcome: Outcome = "did not hold" if violations.value else "held"
-    return Verdict(outcome, f"{what}: {violations.value:g} violations in {checked.value:g} checks")
+        return Finding("open", f"{what}: nothing was checked")
+    reason = f"{what}: {violations.value:,g} violations in {checked.value:,.0f} checks"
+    return Finding("against", reason, 0.0, is_proof=True) if violations.value else Finding("for", reason)
 
 
-def true_if(condition: bool | None, what: str) -> Verdict:
-    """Turn a plain comparison into a verdict; None stands for not known."""
+def true_if(condition: bool | None, what: str) -> Finding:
+    """Turn a plain comparison into a finding; None stands for not known."""
     if condition is None:
-        return Verdict("not resolved", what)
-    return Verdict("held" if condition else "did not hold", what)
+        return Finding("open", what)
+    return Finding("for", what) if condition else Finding("against", what, 0.0)
 
 
-def together(parts: Sequence[Verdict]) -> Verdict:
-    """Judge a claim with several parts: held if all held, did not hold if one did not.
+def together(parts: Sequence[Finding]) -> Finding:
+    """Judge a claim with several parts: for it if all are, against it if one is after Holm's correction.
 
     Args:
-        parts: One verdict each.
+        parts: One finding each.
 
     Returns:
-        The verdict with all reasons: first those that decide it, then the others by their outcome; of many, only how
-        many others there are.
+        The finding with all reasons: first those that decide it, then the others by their side; of many, only how many
+        others there are.
 
     Example:
-        >>> together([Verdict("held", "a"), Verdict("not resolved", "b"), Verdict("not resolved", "c")])
-        Verdict(outcome='not resolved', reason='b; c. Held: a')
-        >>> together([*[Verdict("held", "a")] * 5, Verdict("did not hold", "b")]).reason
-        'b; of the other parts 5 held'
+        >>> together([Finding("for", "a"), Finding("open", "b"), Finding("open", "c")]).reason
+        'b; c. For it: a'
+        >>> together([*[Finding("for", "a")] * 5, Finding("against", "b", 0.001)]).reason
+        'b; of the other parts 5 are for it'
+        >>> together([*[Finding("for", "a")] * 5, Finding("against", "b", 0.01)]).reason  # 6 · 0.01 > 0.05
+        'b, but not clear among 6 parts; of the other parts 5 are for it'
     """
-    found: dict[Outcome, list[str]] = {
-        name: [part.reason for part in parts if part.outcome == name] for name in DECIDING
-    }
-    outcome: Outcome = next((name for name in DECIDING if found[name]), "held")
-    reason = "; ".join(found[outcome])
-    others = {name: reasons for name, reasons in found.items() if name != outcome and reasons}
+    corrected = holm([part.p for part in parts])
+    parts = [_with(part, p, len(parts)) for part, p in zip(parts, corrected, strict=True)]
+    found: dict[Side, list[str]] = {side: [part.reason for part in parts if part.side == side] for side in DECIDING}
+    side: Side = next((side for side in DECIDING if found[side]), "for")
+    deciding = [part for part in parts if part.side == side]
+    reason = "; ".join(found[side])
+    others = {other: reasons for other, reasons in found.items() if other != side and reasons}
     if others and len(parts) > FEW:
-        counted = " and ".join(f"{len(reasons)} {name}" for name, reasons in reversed(others.items()))
-        return Verdict(outcome, f"{reason}; of the other parts {counted}")
-    told = [f". {name.capitalize()}: {'; '.join(reasons)}" for name, reasons in others.items()]
-    return Verdict(outcome, reason + "".join(told))
+        counted = " and ".join(f"{len(reasons)} are {_said(other)}" for other, reasons in reversed(others.items()))
+        reason += f"; of the other parts {counted}"
+    else:
+        reason += "".join(f". {_said(other).capitalize()}: {'; '.join(told)}" for other, told in others.items())
+    return Finding(side, reason, min(corrected, default=1.0), any(part.is_proof for part in deciding))
+
+
+def _with(part: Finding, p: float, n_parts: int) -> Finding:
+    """Correct a part for the number of parts."""
+    if part.side == "against" and p > LEVEL:
+        return Finding("open", f"{part.reason}, but not clear among {n_parts} parts")
+    return replace(part, p=p)
+
+
+def _said(side: Side) -> str:
+    return {"for": "for it", "against": "against it", "open": "open"}[side]
 
 
 def show(estimate: Estimate) -> str:

@@ -8,7 +8,7 @@ from surefoot.report.dynamics import read_path
 from surefoot.report.paper._canvas import COLORS, Drawn, canvas, curve, grouped, labels, log_scale
 
 
-@FIGURES.register("kappa")
+@FIGURES.register("kappa", is_along_training=True)
 def kappa(runs: list[RunFolder]) -> Drawn:
     """κ_min over training and along the climb, λ and λ0 (CSAM paper, fig. 2); from path and step_facts."""
     shown = [group for group in grouped(runs) if "path/bound" in group.curves]

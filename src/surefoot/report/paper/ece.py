@@ -43,7 +43,7 @@ def _ece(run: RunFolder, repair: str | None) -> list[float]:
     return [] if value is None else [value]
 
 
-@FIGURES.register("ece_curves")
+@FIGURES.register("ece_curves", is_along_training=True)
 def ece_curves(runs: list[RunFolder]) -> Drawn:
     """ECE over epochs, raw and at the best temperature where the run recorded it (CSAM paper, fig. 3c-d)."""
     groups = grouped(runs)

@@ -32,7 +32,7 @@ class Point:
     values: dict[str, float] = field(default_factory=dict)
 
 
-@FIGURES.register("front", measures=("ece", "nll", "accuracy", "ece@temperature", "nll@temperature"))
+@FIGURES.register("front", measures=("ece", "nll", "accuracy", "ece@temperature", "nll@temperature"), reads_specs=True)
 def front(runs: list[RunFolder]) -> Drawn:
     """ECE, NLL and accuracy against gradient passes, on the mean over the tasks and seeds that all methods share."""
     by_method = _by_method(runs)

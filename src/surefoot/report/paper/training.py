@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SHOWN = tuple(QUANTITIES[key] for key in ("loss", "accuracy", "ece", "margin_median"))
 
 
-@FIGURES.register("dynamics")
+@FIGURES.register("dynamics", is_along_training=True)
 def dynamics(runs: list[RunFolder]) -> Drawn:
     """Loss, accuracy, ECE, margin, sharpness and its limit (2 + 2β)/η, train left and test right (fig. 1–2, A2–A17)."""
     groups = grouped(runs)
@@ -65,7 +65,7 @@ def _batch_sharpness(axis: Axes, groups: list[Group]) -> None:
     labels(axis, "epoch", "batch sharpness")
 
 
-@FIGURES.register("phase")
+@FIGURES.register("phase", is_along_training=True)
 def phase(runs: list[RunFolder], *, split: str = "train") -> Drawn:
     """ECE over sharpness on training examples, at the same steps, a line per run from circle to cross (fig. A1, A8)."""
     groups = grouped(runs)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, spread
+from surefoot.studies._arms import FIRST_SEED
 from surefoot.studies._coupling import RATES, coupled, label
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies._rules import SECOND_ROUND
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Row, Runs, Size, Study, Table
 from surefoot.studies.verdicts import none_of, together, true_if
 
 RADIUS = 0.4
@@ -49,7 +51,7 @@ def analyse(runs: Runs) -> Analysis:
     return Analysis(Table(COLUMNS, tuple(rows)), numbers)
 
 
-def judge(numbers: Mapping[str, Estimate]) -> Verdict:
+def judge(numbers: Mapping[str, Estimate]) -> Finding:
     """Ask for no violation; a bound of 1 or more says nothing, so some must be below."""
     violated, certified, useful = numbers.values()
     return together([
@@ -66,11 +68,13 @@ def b7() -> Study:
         published={},
         source="Too Sharp, Too Sure, proposition B.7 and corollary B.8",
         rule="Held if no certificate from certified robust margins is exceeded by the ECE under an attack of the same "
-        "radius at any tracked moment of any run, and at least one certificate is below 1; one exceeded: did not hold; "
-        "none below 1, where the bound says nothing: not resolved.",
+        "radius at any tracked moment of any run, and at least one certificate is below 1, where it says something. "
+        "One that is exceeded contradicts it.",
+        fixed=SECOND_ROUND,
         grid=grid,
         analyse=analyse,
         judge=judge,
-        seeds={"smoke": 1, "laptop": 1, "paper": 1},
+        seeds={"smoke": 1, "laptop": 3, "paper": 3},
+        first_seed=FIRST_SEED,
         drawings=(Drawing("dynamics"),),
     )

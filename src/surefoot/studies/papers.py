@@ -1,0 +1,58 @@
+"""The papers whose claims are rerun, and what became of each in two sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.studies.contract import OUTCOMES
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where claims come from.
+
+    Attributes:
+        letter: Its claims are called by it.
+        title: In short.
+        seen: What the results mean, in a sentence.
+    """
+
+    letter: str
+    title: str
+    seen: str = ""
+
+
+PAPERS = (
+    Paper("a", "SAM, CSAM and Stable SAM"),
+    Paper("b", "Too Sharp, Too Sure"),
+    Paper("c", "Asked here, by no paper"),
+)
+
+
+def papers_of(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Write two sentences per paper: how many of its claims came to what, and what that means.
+
+    Args:
+        results: What each study found.
+
+    Returns:
+        A paragraph for each paper that has results.
+    """
+    return [text for paper in PAPERS if (text := _paper(paper, [v for v in results if _is_of(paper, v)]))]
+
+
+def _is_of(paper: Paper, values: Mapping[str, Any]) -> bool:
+    return bool(values["study"][:1] == paper.letter and values["study"][1:].isdigit())
+
+
+def _paper(paper: Paper, results: Sequence[Mapping[str, Any]]) -> str:
+    by_outcome = {
+        outcome: [values["claim"] for values in results if values["verdict"]["outcome"] == outcome]
+        for outcome in OUTCOMES
+    }
+    counted = [f"{len(claims)} {outcome} ({', '.join(claims)})" for outcome, claims in by_outcome.items() if claims]
+    if not counted:
+        return ""
+    return f"**{paper.title}:** {'; '.join(counted)}. {paper.seen}".rstrip()
