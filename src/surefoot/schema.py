@@ -314,9 +314,17 @@ class Tracking:
         """Return whether whoever asked for the other has all of it here."""
         return set(other.trackers) <= set(self.trackers) and (not other.trackers or other.budget == self.budget)
 
+    def clashes(self, other: Tracking) -> list[str]:
+        """Return the trackers that both ask for with different options."""
+        own = {text.partition(":")[0]: text for text in self.trackers}
+        return [text for text in other.trackers if own.get(text.partition(":")[0], text) != text]
+
     def joined(self, other: Tracking) -> Tracking:
-        """Ask for what either asks for, so that several questions share one run; without a budget if one has none."""
-        trackers = tuple(dict.fromkeys((*self.trackers, *other.trackers)))
+        """Ask for what either asks for, so that several questions share one run; without a budget if one has none.
+
+        A run has every tracker once: of two with the same name the other's is kept, see :meth:`clashes`.
+        """
+        trackers = tuple({text.partition(":")[0]: text for text in (*self.trackers, *other.trackers)}.values())
         budgets = {each.budget for each in (self, other) if each.trackers}
         return Tracking(trackers, budgets.pop() if len(budgets) == 1 else None)
 

@@ -93,7 +93,7 @@ def gated() -> Study:
         question="Does a run that waited end as one that did not?",
         published={"sgd": {"ece": 1.0}},
         source="this test",
-        rule="Held if the paired difference is above 0; else not resolved.",
+        rule="Held if the paired difference is above 0 with its interval.",
         grid=lambda size: {"sgd": _arm("sgd"), "waiting": _arm(f"{__name__}:waiting:folder=gate + sgd")},
         analyse=lambda runs: Analysis(
             metrics_table(runs, (Column("ece", "ECE %", percent=True),), {}, {"sgd": "sgd", "waiting": "waiting"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -13,16 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.errors import RunError
+from surefoot.errors import InputError, RunError
 from surefoot.experiment import run
 from surefoot.records import RunFolder
 from surefoot.records.remote import download, upload
 from surefoot.schema import Tracking
 from surefoot.studies.compare import make_spec, plan
+from surefoot.studies.contract import Arm, Study
 from surefoot.studies.engine import Job, News, run_all
+from surefoot.studies.runner import plan_studies
 from tests.patience import PATIENCE
 from tests.runs import content
-from tests.studies.gate import put_tickets, who_is_there
+from tests.studies.gate import gated, put_tickets, who_is_there
 
 
 def jobs_on(
@@ -176,3 +179,22 @@ def test_a_killed_ray_worker_loses_nothing(
     assert len(again) == 1
     assert hit == (again if store is None else [])  # a run with a store is made in a place of its own
     check_all_done_once(jobs, heard, tmp_path)
+
+
+def test_a_tracker_is_there_once_and_two_ways_to_ask_for_it_clash() -> None:
+    few, many = Tracking(("quality:examples=500", "tce")), Tracking(("quality:examples=5000",))
+    assert few.joined(many) == Tracking(("quality:examples=5000", "tce"))
+    assert few.clashes(many) == ["quality:examples=5000"]
+    assert few.clashes(few.joined(Tracking(("kappa",)))) == []
+
+
+def test_studies_that_want_different_things_of_a_run_are_told(tmp_path: Path) -> None:
+    spec = make_spec("sgd", data="digits", model="mlp:width=8", epochs=1, batch_size=100)
+
+    def asking(tracker: str) -> Study:
+        arm = Arm(spec, Tracking((tracker,)))
+        return dataclasses.replace(gated(), grid=lambda size: {"sgd": arm})
+
+    studies = {"one": asking("quality:examples=50"), "other": asking("quality:examples=60")}
+    with pytest.raises(InputError, match="other asks for quality:examples=60 and another one with other options"):
+        plan_studies(studies, "smoke", tmp_path)

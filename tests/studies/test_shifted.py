@@ -13,7 +13,7 @@ from surefoot.records import RunFolder
 from surefoot.studies._plain import run_to_json
 from surefoot.studies._shifted import Shift
 from surefoot.studies.compare import make_spec
-from surefoot.studies.contract import Analysis, Arm, Estimate, Runs, Size, Study, Table, Verdict
+from surefoot.studies.contract import Analysis, Arm, Estimate, Finding, Runs, Size, Study, Table
 from surefoot.studies.runner import plan_studies, run_studies
 
 FIRST = Shift(("impulse_noise",), (1, 5), n=40)
@@ -28,8 +28,8 @@ def study(shift: Shift | None) -> Study:
     def analyse(runs: Runs) -> Analysis:
         return Analysis(Table((), ()), {})
 
-    def judge(numbers: Mapping[str, Estimate]) -> Verdict:
-        return Verdict("not resolved", "nothing is asked")
+    def judge(numbers: Mapping[str, Estimate]) -> Finding:
+        return Finding("open", "nothing is asked")
 
     return Study(question="Is it?", rule="Held if it is.", grid=grid, analyse=analyse, judge=judge)
 

@@ -77,8 +77,9 @@ def study(
     chosen = None if seeds is None else read_seeds(seeds)
     if reuse and not resume:
         raise InputError("Expected --reuse or --no-resume, but got both: one keeps runs, the other does not. Drop one.")
-    made = _run(names, _size(size), chosen, not resume, reuse, _engine(engine), jobs, place, where, store)
-    _present(made, where, "" if seeds is None else f" --seeds {seeds}", as_json)
+    options = "" if seeds is None else f" --seeds {seeds}"
+    made = _run(names, _size(size), chosen, not resume, reuse, _engine(engine), jobs, place, where, store, options)
+    _present(made, where, as_json)
     return 1 if any(result.runs.failed for result in made) else 0
 
 
@@ -133,9 +134,10 @@ def _run(
     out: Path,
     results: Path,
     store: str | None,
+    options: str,
 ) -> list[Result]:
     from surefoot.cli.progress import showing
-    from surefoot.studies.results import check_results
+    from surefoot.studies.results import check_results, write_result
     from surefoot.studies.runner import find_studies, plan_studies, run_studies
 
     if store is not None and engine != "ray":
@@ -145,8 +147,13 @@ def _run(
     plans, jobs = plan_studies(studies, size, out.resolve(), seeds=seeds, fresh=fresh, store=store)
     if reuse:
         _reuse(list(studies), results, {job.path.name for job in jobs}, out.resolve())
+
+    def keep(result: Result) -> None:
+        """Write a result as soon as it is there, with the command that makes this study alone."""
+        write_result(result, results, f"surefoot study {result.plan.name} --size {size}{options}")
+
     with showing({job.path: _work(job) for job in jobs}) as listen:
-        return run_studies(plans, jobs, workers=workers, engine=engine, listen=listen)
+        return run_studies(plans, jobs, workers=workers, engine=engine, listen=listen, finish=keep)
 
 
 def _reuse(studies: Sequence[str], results: Path, wanted: set[str], out: Path) -> None:
@@ -164,17 +171,13 @@ def _work(job: Job) -> float:
     return job.spec.epochs * (passes + 0.3 * len(job.tracking.trackers))
 
 
-def _present(made: Sequence[Result], results: Path, options: str, as_json: bool) -> None:
-    from surefoot.studies.results import load_result, write_page, write_result
+def _present(made: Sequence[Result], results: Path, as_json: bool) -> None:
+    from surefoot.studies.results import load_result, place_of, write_page
 
-    files = {}
-    for result in made:
-        name, size = result.plan.name, result.plan.size
-        command = f"surefoot study {name} --size {size}{options}"  # this study alone, whatever it was run with
-        files[name] = write_result(result, results, command)
     page = write_page(results)
     if as_json:
-        found: dict[str, Any] = {name: load_result(path).values for name, path in files.items()}
+        names = [result.plan.name for result in made]
+        found: dict[str, Any] = {name: load_result(place_of(name, results)).values for name in names}
         print(json.dumps({"studies": found, "page": str(page)}, indent=2, ensure_ascii=False))
         return
     for result in made:

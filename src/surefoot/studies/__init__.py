@@ -3,10 +3,24 @@
 A study of your own is a function that returns a :class:`Study`, registered with ``@STUDIES.register("name")``.
 """
 
-from surefoot.studies._arms import finished, moving
+from surefoot.studies._arms import finished, moving, tuned
 from surefoot.studies._tables import metrics_table
 from surefoot.studies.compare import Comparison, make_spec
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Row, Runs, Size, Study, Table, Verdict
+from surefoot.studies.contract import (
+    Analysis,
+    Arm,
+    Column,
+    Drawing,
+    Finding,
+    Fixed,
+    Headline,
+    Row,
+    Runs,
+    Size,
+    Study,
+    Table,
+    Verdict,
+)
 from surefoot.studies.results import SavedResult, load_result, read_results
 from surefoot.studies.verdicts import above, below, no_worse, none_of, together, true_if
 
@@ -16,6 +30,9 @@ __all__ = [
     "Column",
     "Comparison",
     "Drawing",
+    "Finding",
+    "Fixed",
+    "Headline",
     "Row",
     "Runs",
     "SavedResult",
@@ -35,4 +52,5 @@ __all__ = [
     "read_results",
     "together",
     "true_if",
+    "tuned",
 ]

@@ -50,6 +50,7 @@ OWN: dict[str, tuple[str, str, str]] = {
     "vi": ("prior_std=0.05", "prior_std=0.1", "prior_std=0.2"),
     "mimo": ("repetitions=1", "repetitions=2", "repetitions=4"),
 }
+LOOKS = 128  # steps between looks at a network on the way, on a laptop
 DECAYS = ("weight_decay=0.0005", "weight_decay=0.004")  # each of them with both
 PRIORS = ("prior_precision=40", "prior_precision=320")  # what bSAM has instead
 RESIDUAL: dict[str, tuple[str, ...]] = {  # on the residual network, which takes minutes: two settings of each
@@ -82,7 +83,7 @@ def finished(
         size: At ``paper``, the published network on CIFAR for 200 epochs.
         on: The embedded pictures with a perceptron, or part of CIFAR: a residual network on ten classes, a perceptron
             on ten or on a hundred.
-        track: What to measure on the way.
+        track: What to measure on the way beside a few looks at its quality.
         smooth: Use tanh, for what is only true of networks without kinks; paper size keeps its network.
         published: The network at paper size.
         shift: On which shifted pictures the finished network is measured.
@@ -111,7 +112,8 @@ def finished(
         schedule="cosine",
         channels_last=on == "residual" and size == "laptop",
     )
-    return Arm(spec, tracking(track), shift, data)
+    looks = f"quality:every={LOOKS},examples={5000 if on == 'pictures' else 500}" if size == "laptop" else ""
+    return Arm(spec, tracking(",".join(filter(None, (looks, track)))), shift, data)
 
 
 def tuned(
@@ -168,9 +170,7 @@ def residual(methods: Iterable[str], size: Size, *, shift: Shift | None = None, 
     for method in methods:
         texts = {"": AUTO[method]} if method in AUTO else {f"{SETTING}{s}": f"{method}:{s}" for s in RESIDUAL[method]}
         for setting, text in texts.items():
-            arms[f"{method}{DEEP}{setting}"] = finished(
-                text, size, on="residual", track="quality:examples=500", shift=shift, longer=longer
-            )
+            arms[f"{method}{DEEP}{setting}"] = finished(text, size, on="residual", shift=shift, longer=longer)
     return arms
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
 from surefoot.studies._shifted import Shift
 from surefoot.studies.contract import Analysis, Arm, Runs, Size, Study, Verdict, order
-from surefoot.studies.engine import EngineName, Job, Listener, run_all
+from surefoot.studies.engine import EngineName, Job, Listener, News, run_all
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ def plan_studies(
                 spec = arm.at(seed)
                 path = places[label, seed] = out / folder_name(spec)
                 known = arms.get(path)
+                if known and (clashes := known.tracking.clashes(arm.tracking)):
+                    raise InputError(
+                        f"Expected studies that share a run to measure the same on the way, but {name} asks for "
+                        f"{clashes[0]} and another one with other options. Run {name} alone, in a folder of its own."
+                    )
                 arms[path] = Arm(spec, known.tracking.joined(arm.tracking) if known else arm.tracking)
                 shifts.setdefault(path, {}).update({arm.shift: None} if arm.shift else {})
             if (text := str(arm.spec)) not in checked:
@@ -104,10 +109,22 @@ def plan_studies(
         plans.append(Plan(name, study, size, places))
     if not arms:
         raise InputError("Expected at least one study and one seed, but got none. Run `surefoot study list`.")
-    # Runs on the same data come one after another, so that a worker keeps what it has loaded.
-    first = {data: place for place, data in reversed(list(enumerate(str(arm.spec.data) for arm in arms.values())))}
-    ordered = sorted(arms.items(), key=lambda item: first[str(item[1].spec.data)])
+    ordered = [(path, arms[path]) for path in _ordered(plans, arms)]
     return plans, [_job(path, arm, tuple(shifts[path]), fresh, store) for path, arm in ordered]
+
+
+def _ordered(plans: Sequence[Plan], arms: Mapping[Path, Arm]) -> list[Path]:
+    """Order runs study by study, so that results come in one by one; within one, those on the same data together.
+
+    A worker keeps the data that it has loaded.
+    """
+    found: dict[Path, None] = {}
+    for plan in plans:
+        paths = dict.fromkeys(plan.places.values())
+        data = {path: str(arms[path].spec.data) for path in paths}
+        first = {name: place for place, name in reversed(list(enumerate(data.values())))}
+        found.update(dict.fromkeys(sorted(paths, key=lambda path: first[data[path]])))
+    return list(found)
 
 
 def _job(path: Path, arm: Arm, shifts: tuple[Shift, ...], fresh: bool, store: str | None) -> Job:
@@ -126,6 +143,7 @@ def run_studies(
     workers: int | None = None,
     engine: EngineName = "local",
     listen: Listener | None = None,
+    finish: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     """Make the runs and judge the studies.
 
@@ -135,12 +153,31 @@ def run_studies(
         workers: How many runs at once.
         engine: Where they run.
         listen: Called with news of every run.
+        finish: Called with every study's result as soon as all its runs have ended.
 
     Returns:
         One result per study; a run that failed is missing in it and named in ``runs.failed``.
     """
-    failed = run_all(jobs, workers=workers, listen=listen, engine=engine)
-    return [judge(plan, failed) for plan in plans]
+    left = {plan.name: set(plan.places.values()) for plan in plans}
+    failed: dict[Path, SurefootError] = {}
+    made: dict[str, Result] = {}
+
+    def hear(news: News) -> None:
+        if listen:
+            listen(news)
+        if news.again or not (news.done or news.error):
+            return
+        if news.error:
+            failed[news.job.path] = news.error
+        for plan in plans:
+            left[plan.name].discard(news.job.path)
+            if not left[plan.name] and plan.name not in made:
+                made[plan.name] = judge(plan, failed)
+                if finish:
+                    finish(made[plan.name])
+
+    run_all(jobs, workers=workers, listen=hear, engine=engine)
+    return [made[plan.name] for plan in plans]
 
 
 def judge(plan: Plan, failed: Mapping[Path, SurefootError] | None = None) -> Result:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
 from surefoot.statistics import NOTHING, Estimate, difference, mean, spread
-from surefoot.studies._arms import FIRST_SEED, tuned
+from surefoot.studies._arms import FIRST_SEED, LOOKS, tuned
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ECE, TCE
 from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Row, Runs, Size, Study, Table
@@ -15,12 +15,12 @@ from surefoot.studies.verdicts import above, together, true_if
 
 KEYS = {"ece": "test/ece", "tce": "test/tce"}
 MOST = 0.9  # of the looks
-LOOKS: dict[Size, str] = {"smoke": "tce", "laptop": "tce:every=128", "paper": "tce"}  # a temperature takes its time
+TRACK: dict[Size, str] = {"smoke": "tce", "laptop": f"tce:every={LOOKS}", "paper": "tce"}
 
 
 def grid(size: Size) -> dict[str, Arm]:
     """SGD and SAM, tuned and watched on the way."""
-    return tuned(("sgd", "sam"), size, track=LOOKS[size])
+    return tuned(("sgd", "sam"), size, track=TRACK[size])
 
 
 def analyse(runs: Runs) -> Analysis:
