@@ -127,10 +127,11 @@ def test_every_study_says_what_it_asks_and_how_it_is_judged(name: str) -> None:
     arms = found.grid("laptop").values()
     along = all(any(tracker.startswith("gn_sharpness") for tracker in arm.tracking.trackers) for arm in arms)
     assert found.seeds["laptop"] >= (3 if along else 5)
-    assert found.first_seed >= 5  # others were spent on finding out what to ask
     assert all("{seed}" in (arm.data or "") for arm in arms)  # every seed divides the data anew
     assert found.drawings
-    if found.headline is None:
+    if found.fixed:
+        assert found.first_seed >= 5  # others were spent on finding out what to ask
+    if found.fixed and found.headline is None:
         assert "violated" in found.rule or "exceeded" in found.rule  # what is counted has no effect to show
 
 

@@ -12,6 +12,7 @@ from surefoot.evaluate import OF_EVERY_RUN, key_of
 from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
+from surefoot.studies._shifted import Shift
 from surefoot.studies.contract import Row, Table
 from surefoot.studies.runner import Result
 
@@ -91,7 +92,10 @@ def _anonymous(value: Any) -> Any:
 
 
 def run_to_json(
-    run: RunFolder, asked: Collection[tuple[str, str]] = (), followed: Collection[str] | None = None
+    run: RunFolder,
+    asked: Collection[tuple[str, str]] = (),
+    followed: Collection[str] | None = None,
+    shift: Shift | None = None,
 ) -> dict[str, Any]:
     """Write what a finished run recorded: what trackers saw, its measures and those on shifted pictures.
 
@@ -99,6 +103,7 @@ def run_to_json(
         run: The run. Another study may have left measures of its own there.
         asked: Which to write beside those that every run has, each a split and a key.
         followed: Tracked quantities to write; None writes all.
+        shift: The shifted pictures whose measures to write.
 
     Returns:
         Plain values, the same whatever else was computed of the run.
@@ -115,7 +120,7 @@ def run_to_json(
         "done": {**done, "steps": steps[-1]["step"]} if steps else done,
         "tracked": _tracked(run, followed),
         "measures": [found[place] for place in sorted(found) if place in wanted],
-        "shift": [_brief(record) for record in run.shift()],
+        "shift": [_brief(record) for record in run.shift() if shift is not None and shift.has(record)],
     }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from surefoot.records import RunFolder
 
@@ -62,6 +64,12 @@ class Shift:
         from surefoot.shift import conditions, shift
 
         shift(path, conditions(self.corruptions, self.severities, self.ood), n=self.n)
+
+    def has(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a record of a run's is one of these pictures, or of the clean ones beside them."""
+        place = record["corruption"], record["severity"], record["ood"]
+        is_clean = record["corruption"] is None and record["ood"] is None
+        return record["n"] == self.n and not record["published"] and (is_clean or place in self.places)
 
     def is_measured(self, run: RunFolder) -> bool:
         """Return whether a run has all of it."""

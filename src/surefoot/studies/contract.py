@@ -212,7 +212,7 @@ class Runs:
         shifts: On which shifted pictures the arms were measured.
 
     Attributes:
-        asked: Measures that were read, each a split and a key.
+        asked: Measures that were read, each a run, a split and a key.
         followed: Tracked quantities that were read.
     """
 
@@ -225,7 +225,7 @@ class Runs:
         self.found = {arm: dict(sorted(runs.items())) for arm, runs in found.items()}
         self.failed = {arm: dict(errors) for arm, errors in (failed or {}).items() if errors}
         self.shifts = dict(shifts or {})
-        self.asked: set[tuple[str, str]] = set()
+        self.asked: set[tuple[str, str, str]] = set()
         self.followed: set[str] = set()
 
     def __getitem__(self, arm: str) -> dict[int, RunFolder]:
@@ -269,7 +269,7 @@ class Runs:
     def measure(self, arm: str, metric: str, *, calibrator: str | None = None, split: SplitName = "test") -> BySeed:
         """Read a metric of an arm's finished networks, by seed."""
         key = f"{metric}@{calibrator}" if calibrator else metric
-        self.asked.add((split, key))
+        self.asked.update((run.path.name, split, key) for run in self[arm].values())
         found = {seed: value_of(run, key, split=split) for seed, run in self[arm].items()}
         return {seed: value for seed, value in found.items() if value is not None}
 

@@ -19,13 +19,16 @@ FOREST = "forest.svg"
 Values = Mapping[str, Any]
 
 
-def page_of(results: Sequence[Values], folder: str, figures: Mapping[str, Sequence[str]]) -> str:
+def page_of(
+    results: Sequence[Values], folder: str, figures: Mapping[str, Sequence[str]], missing: Sequence[str] = ()
+) -> str:
     """Write the page of all claims: in short by paper, in one figure, in a table, and then what each line rests on.
 
     Args:
         results: What each study found.
         folder: Where their files are, seen from the page.
         figures: Files of figures that are there too, by study; the page shows them.
+        missing: Claims that have no result here.
 
     Returns:
         Markdown.
@@ -42,6 +45,7 @@ def page_of(results: Sequence[Values], folder: str, figures: Mapping[str, Sequen
         "*underpowered*, and the reason says how many seeds would tell. Columns of numbers have one each, that of the "
         "figure; differences of errors and accuracies are in percentage points.",
         "\n".join(lines),
+        *([f"Not run yet: {', '.join(missing)}."] if missing else []),
         "Below stand the rule of each with the day on which it was fixed, all its numbers and the command. "
         "`surefoot study show A4 --out figures` draws the figures of one from its file in "
         f"[{folder}]({folder}), which holds the records of its runs too.",

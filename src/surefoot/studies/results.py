@@ -26,13 +26,13 @@ from typing import Any
 from surefoot.errors import InputError
 from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder, write_bytes
-from surefoot.registry import FIGURES
+from surefoot.registry import FIGURES, STUDIES
 from surefoot.statistics import Estimate, Spread
 from surefoot.studies._plain import run_to_json, to_json
 from surefoot.studies.contract import Column, Drawing, Row, Table, Verdict, order
 from surefoot.studies.forest import forest_of
 from surefoot.studies.pages import FOREST, MARK, page_of, read_numbers
-from surefoot.studies.runner import Result
+from surefoot.studies.runner import Result, claim_of
 
 FORMAT = "surefoot study 1"
 SUFFIX = ".json.xz"
@@ -205,9 +205,15 @@ def write_result(result: Result, results: Path, command: str) -> Path:
     needed = tuple(dict.fromkeys(key for figure in drawn for key in figure.facts.get("measures", ())))
     for run in result.runs.all():  # the file holds no predictions to compute them from
         measures_of(run, needed)
-    asked = {*result.runs.asked, *(("test", key) for key in needed)}
+    asked = {run.path.name: {("test", key) for key in needed} for run in result.runs.all()}
+    for name, split, key in result.runs.asked:
+        asked[name].add((split, key))
+    shifts = {run.path.name: shift for arm, shift in result.runs.shifts.items() for run in result.runs[arm].values()}
     followed = None if any(figure.facts.get("is_along_training") for figure in drawn) else result.runs.followed
-    runs = {run.path.name: run_to_json(run, asked, followed) for run in result.runs.all()}
+    runs = {
+        run.path.name: run_to_json(run, asked[run.path.name], followed, shifts.get(run.path.name))
+        for run in result.runs.all()
+    }
     path = place_of(result.plan.name, results)
     write_file(path, to_json(result, command), runs)
     return path
@@ -298,7 +304,8 @@ def page_text(results: Path) -> str:
     found = [saved.values for saved in read_results(results)]
     names = [values["study"] for values in found]
     figures = {name: sorted(path.name for path in results.glob(f"{file_name(name)}-*.png")) for name in names}
-    return page_of(found, results.name, figures)
+    missing = [claim_of(part.name) for part in STUDIES if part.source is None and part.name not in names]
+    return page_of(found, results.name, figures, sorted(missing, key=order))
 
 
 def _page(results: Path) -> Path:

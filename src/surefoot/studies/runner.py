@@ -26,8 +26,8 @@ class Plan:
 
     @property
     def claim(self) -> str:
-        """What the study is called in tables: ``A4``, and one of your own by its name."""
-        return self.name.upper() if re.fullmatch(r"[a-z]\d+", self.name) else self.name
+        """What the study is called in tables."""
+        return claim_of(self.name)
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Result:
     runs: Runs
     analysis: Analysis
     verdict: Verdict
+
+
+def claim_of(name: str) -> str:
+    """Return what a study is called in tables: ``A4``, and one of your own by its name."""
+    return name.upper() if re.fullmatch(r"[a-z]\d+", name) else name
 
 
 def find_studies(names: Sequence[str]) -> dict[str, Study]:
