@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from surefoot.calibrators.temperature import fit_temperature
 from surefoot.data import load_splits
 from surefoot.data.label_noise import flip, transitions
 from surefoot.data.ood import ood_pixels
 from surefoot.errors import InputError
 from surefoot.experiment import run
 from surefoot.records import RunFolder
-from surefoot.registry import DATA
+from surefoot.registry import DATA, METRICS
 from surefoot.report.shift import summarise_shift
 from surefoot.report.summary import summarise
 from surefoot.schema import Split
@@ -54,6 +55,27 @@ def test_records_are_what_the_network_does_on_shifted_pictures(runs: Path) -> No
     everything = shift(runs / "sgd-0", conditions([], []), n=1000)[0]
     right = predict(splits.test).argmax(1) == splits.test.labels
     assert everything["accuracy"] == pytest.approx(right.double().mean().item())
+
+
+def test_a_temperature_is_that_of_clean_rows_held_out(runs: Path, small_npz: Path, tmp_path: Path) -> None:
+    """Fitted on the calibration split, which is not shifted; where there is none, nothing is said."""
+    run_folder = RunFolder(runs / "sgd-0")
+    clean, severe, other = shift(runs / "sgd-0", conditions(["contrast"], [5], ["uniform"]), n=1000)
+    fitted = fit_temperature(run_folder.predictions("calibration"))
+    probs = torch.from_numpy(fitted(run_folder.predictions("test")).logits).double().softmax(1)
+    labels = torch.from_numpy(run_folder.predictions("test").labels)
+    for name in ("ece", "nll", "brier"):
+        key = f"{name}@temperature"
+        assert clean[key] == pytest.approx(METRICS[name].build(probs, labels).item(), rel=1e-5)
+        assert severe[key] != severe[name]
+        assert other[key] is None
+    (run_folder.path / "predictions" / "calibration.npz").rename(tmp_path / "aside.npz")
+    try:
+        (unfitted,) = shift(runs / "sgd-0", conditions([], []), n=50)
+        assert unfitted["ece@temperature"] is None
+        assert unfitted["ece"] is not None
+    finally:
+        (tmp_path / "aside.npz").rename(run_folder.path / "predictions" / "calibration.npz")
 
 
 def test_what_is_measured_is_not_measured_again(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

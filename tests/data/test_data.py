@@ -292,3 +292,13 @@ def test_a_users_function_may_return_arrays(tmp_path: Path, monkeypatch: pytest.
     assert load_splits(DATA.parse("my_data:splits")).n_classes == 3
     with pytest.raises(InputError, match="but got int"):
         load_splits(PartSpec("my_data:wrong"))
+
+
+def test_a_text_is_found_where_data_are_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plays").mkdir()
+    (tmp_path / "plays" / "one.txt").write_text("to be or not to be, that is the question; " * 40)
+    monkeypatch.setenv("SUREFOOT_DATA", str(tmp_path))
+    found = load_splits(DATA.parse("characters:plays/one.txt,length=8"))
+    assert found.fingerprint == load_splits(DATA.parse(f"characters:{tmp_path}/plays/one.txt,length=8")).fingerprint
+    with pytest.raises(InputError, match=r"Expected plays/other.txt to be a text in UTF-8"):
+        load_splits(DATA.parse("characters:plays/other.txt,length=8"))

@@ -19,7 +19,7 @@ import surefoot
 from surefoot.errors import InputError
 from surefoot.registry import STUDIES
 from surefoot.studies.contract import OUTCOMES, SIZES
-from surefoot.studies.pages import FOREST, read_numbers
+from surefoot.studies.pages import FOREST, read_numbers, table_of
 from surefoot.studies.results import check_results, forest_text, load_result, page_text, write_file
 from surefoot.studies.runner import find_studies
 from tests.patience import PATIENCE
@@ -196,20 +196,24 @@ def test_the_results_page_follows_from_the_results() -> None:
 def test_a_result_is_shown_and_drawn(tmp_path: Path) -> None:
     if not COMMITTED:
         pytest.skip("there are no results in this copy of the project")
-    done = study("show", "A4", "--out", str(tmp_path), cwd=ROOT)
+    saved = load_result(COMMITTED[0])
+    values, name = saved.values, saved.values["study"]
+    done = study("show", name.upper(), "--out", str(tmp_path), cwd=ROOT)
     assert done.returncode == 0, done.stderr
+    figures = [f"{name}-{i}-{each.figure.partition(':')[0]}.png" for i, each in enumerate(saved.drawings, start=1)]
+    heads, rows = table_of(values["table"])
     for words in (
-        "A4: Is CSAM better calibrated than SAM",
-        "Rule, written before the runs: Held if",
-        "Published: CSAM paper, CIFAR results.",
-        "sam, CIFAR-10, ResNet-56, ρ 0.05         94.5                     1.83\n",
-        "10.92 ± 0.23",
-        "Verdict: held. ECE of SAM − ECE of CSAM is 0.0166 (0.015 to 0.0182, n = 5), above 0",
-        f"Figures: {tmp_path}/a4-1-reliability.png, {tmp_path}/a4-2-ece_bars.png",
-        "Read: results/a4.json.xz, with the records of 15 runs",
+        f"{values['claim']}: {values['question']}\n",
+        f"Rule, {values['fixed']}; judged on seeds {values['seeds'][0]} to {values['seeds'][-1]}: {values['rule']}\n",
+        f"Published: {values['source']}. Measured: ",
+        heads[-1].rpartition(", ")[0],
+        *rows[-1],
+        f"Verdict: {saved.verdict}\n",
+        f"Figures: {', '.join(f'{tmp_path}/{figure}' for figure in figures)}\n",
+        f"Read: results/{name}.json.xz, with the records of {len(saved.runs)} runs",
     ):
         assert words in done.stdout
-    assert {path.name for path in tmp_path.iterdir()} == {"a4-1-reliability.png", "a4-2-ece_bars.png"}
+    assert {path.name for path in tmp_path.iterdir()} == set(figures)
 
 
 def test_showing_nothing_is_refused(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
 from surefoot.studies._shifted import Shift
-from surefoot.studies.contract import Row, Table
+from surefoot.studies.contract import Row, Runs, Table
 from surefoot.studies.runner import Result
 
 
 def to_json(result: Result, command: str) -> dict[str, Any]:
     """Write what a study found."""
     study, runs = result.plan.study, result.runs
-    every, shown = runs.all(), result.analysis.shown or runs
+    every, shown = runs.all(), result.analysis.shown
     costs = [run.done() or {} for run in every]
     return {
         "study": result.plan.name,
@@ -45,11 +45,15 @@ def to_json(result: Result, command: str) -> dict[str, Any]:
         },
         "setting": _setting(every) if every else {},
         "environment": every[0].environment if every else {"surefoot": surefoot.__version__},
-        "arms": {arm: [run.path.name for run in found.values()] for arm, found in runs.found.items()},
-        "shown": {arm: [run.path.name for run in found.values()] for arm, found in shown.found.items()},
+        "arms": _names(runs),
+        "shown": None if shown is None else _names(shown),
         "failed": {arm: {str(seed): str(e) for seed, e in errors.items()} for arm, errors in runs.failed.items()},
         "drawings": [dataclasses.asdict(drawing) for drawing in study.drawings],
     }
+
+
+def _names(runs: Runs) -> dict[str, list[str]]:
+    return {arm: [run.path.name for run in found.values()] for arm, found in runs.found.items()}
 
 
 def _number(number: Estimate) -> dict[str, Any]:

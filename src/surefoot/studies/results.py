@@ -107,18 +107,21 @@ class SavedResult:
     def _shown(self, drawing: Drawing, folder: Path) -> list[RunFolder]:
         """Write the runs of a figure as folders.
 
-        Runs of an arm are drawn together and called as it is, though each seed has its own division of the data and
-        may have its own setting; a figure that reads specs itself gets them as they are.
+        Runs of an arm are drawn together, though each seed has its own division of the data. Where each may have its own
+        setting, it is called as the arm is. A figure that reads specs itself gets them as they are.
         """
-        arms = {arm: names for arm, names in self.values["shown"].items() if arm.startswith(drawing.arms)}
+        is_tuned = self.values["shown"] is not None
+        every = self.values["shown"] if is_tuned else self.values["arms"]
+        arms = {arm: names for arm, names in every.items() if arm.startswith(drawing.arms)}
         if FIGURES.read(drawing.figure)[0].facts.get("reads_specs"):
             return [_unpack(self.runs[name], folder / name) for names in arms.values() for name in names]
         made = []
         for number, (arm, names) in enumerate(arms.items()):
             for name in names:
-                run, first = self.runs[name], self.runs[names[0]]["spec"]
-                spec = {**first, "seed": run["spec"]["seed"], "method": {**first["method"], "label": arm}}
-                made.append(_unpack({**run, "spec": spec}, folder / str(number) / name))
+                run, first = self.runs[name], self.runs[names[0]]
+                method = {**first["spec"]["method"], **({"label": arm} if is_tuned else {})}
+                spec = {**first["spec"], "seed": run["spec"]["seed"], "method": method}
+                made.append(_unpack({**run, "spec": spec, "data": first["data"]}, folder / str(number) / name))
         return made
 
     def unpack_runs(self, folder: Path, wanted: Container[str]) -> list[RunFolder]:

@@ -1,0 +1,131 @@
+"""The figure of all claims: one row each, on a scale of its own, and well-formed whatever a study is called."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from surefoot.studies.forest import AXIS, forest_of
+from surefoot.studies.pages import page_of
+from surefoot.studies.papers import papers_of
+
+ZERO = AXIS[0] + (AXIS[1] - AXIS[0]) * 1.5 / 4  # the axis goes from −1.5 to 2.5 published effects
+ONE = AXIS[0] + (AXIS[1] - AXIS[0]) * 2.5 / 4
+
+
+def values(claim: str = "A1", outcome: str = "held", **changes: Any) -> dict[str, Any]:
+    """Return what a study found, as its file has it."""
+    headline = {"number": "gap", "limit": 0.0, "published": 0.02, "percent": True, "is_lower": False}
+    return {
+        "study": claim.lower(),
+        "claim": claim,
+        "statement": "SAM is better than SGD",
+        "verdict": {"outcome": outcome, "reason": "the gap is 0.01"},
+        "numbers": {"gap": {"value": 0.01, "low": 0.005, "high": 0.015, "n": 5, "is_ratio": False}},
+        "headline": {**headline, **changes.pop("headline", {})},
+        "seeds": [10, 11, 12, 13, 14],
+        "differs": "",
+        **changes,
+    }
+
+
+def drawn(result: dict[str, Any]) -> dict[str, list[dict[str, str]]]:
+    """Return the shapes of the only row, by kind: what stands below the legend."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for element in ElementTree.fromstring(forest_of([result])).iter():
+        kind = element.tag.rpartition("}")[2]
+        y = float(element.get("cy") or element.get("y1") or element.get("y") or 0)
+        if kind in ("circle", "rect", "line", "text", "path") and (y > 66 or kind == "path"):
+            found.setdefault(kind, []).append({**element.attrib, "text": element.text or ""})
+    return found
+
+
+def x_of_mark(result: dict[str, Any]) -> float:
+    return float(drawn(result)["circle"][0]["cx"])
+
+
+def test_values_stand_between_nothing_and_what_was_published() -> None:
+    assert x_of_mark(values()) == pytest.approx((ZERO + ONE) / 2, abs=0.1)
+    line = drawn(values())["line"][-1]
+    assert float(line["x1"]) == pytest.approx(ZERO + (ONE - ZERO) / 4, abs=0.1)
+    assert float(line["x2"]) == pytest.approx(ZERO + (ONE - ZERO) * 3 / 4, abs=0.1)
+    diamond = [path for path in drawn(values())["path"] if path["d"].startswith(f"M{ONE:.1f}")]
+    assert len(diamond) == 1
+
+
+def test_a_claim_of_less_goes_to_the_right_as_well() -> None:
+    """Below its limit of 3 by 2, where 4 below was published: half the way."""
+    lower = values(headline={"limit": 0.03, "published": -0.01, "is_lower": True})
+    assert x_of_mark(lower) == pytest.approx((ZERO + ONE) / 2, abs=0.1)
+
+
+def test_without_a_published_number_the_scale_is_the_interval() -> None:
+    alone = values(headline={"published": None})
+    assert ZERO < x_of_mark(alone) < ONE
+    assert len(drawn(alone)["path"]) == 1  # the legend's diamond only
+    unknown = values(numbers={}, headline={"published": None})
+    assert "circle" not in drawn(unknown)
+
+
+def test_what_lies_beyond_the_axis_is_an_arrow_at_its_end() -> None:
+    far = values(numbers={"gap": {"value": 0.2, "low": 0.1, "high": 0.3, "n": 5, "is_ratio": False}})
+    assert x_of_mark(far) == AXIS[1]
+    arrows = [path for path in drawn(far)["path"] if path.get("fill") != "none"]
+    assert len(arrows) == 1
+    assert "20 (10 to 30) points; published 2" in [text["text"] for text in drawn(far)["text"]]
+
+
+def test_counted_violations_are_told_in_words() -> None:
+    counted = values(
+        "B6", headline={}, verdict={"outcome": "held", "reason": "theorems: 0 violations in 12,345 checks"}
+    )
+    counted["headline"] = None
+    shown = drawn(counted)
+    assert "0 violations in 12,345 checks" in [text["text"] for text in shown["text"]]
+    assert "circle" not in shown
+
+
+@pytest.mark.parametrize(
+    ("outcome", "shape"), [("contradicted", "rect"), ("did not transfer", "rect"), ("held", "circle")]
+)
+def test_outcomes_have_shapes_of_their_own(outcome: str, shape: str) -> None:
+    assert shape in drawn(values(outcome=outcome))
+
+
+def test_names_are_text_and_nothing_else() -> None:
+    hostile = values("<script>alert(1)</script>", statement="a & b <b>")
+    assert "<script>" not in forest_of([hostile])
+    ElementTree.fromstring(forest_of([hostile]))
+
+
+def test_papers_are_summed_up_by_their_letter() -> None:
+    results = [values("A1"), values("A2", "underpowered"), values("A10"), values("mine")]
+    assert papers_of(results) == ["**SAM, CSAM and Stable SAM:** 2 held (A1, A10); 1 underpowered (A2)."]
+
+
+def test_the_page_says_what_is_missing_and_whether_the_setting_is_the_same() -> None:
+    table = {"columns": [], "rows": []}
+    cost = {"runs": 10, "passes": 100, "seconds": 60.0}
+    rest: dict[str, Any] = {
+        "question": "Is it?",
+        "rule": "Held if it is.",
+        "fixed": "fixed 2026-01-02 in abc1234",
+        "source": "",
+        "setting": {},
+        "table": table,
+        "failed": {},
+        "command": "surefoot study a1",
+        "cost": cost,
+        "environment": {"surefoot": "0.1.0"},
+    }
+    page = page_of([values(**rest), values("A2", **{**rest, "differs": "smaller"})], "results", {}, ["B1"])
+    rows = re.findall(r"^\| \[A\d\].*$", page, re.MULTILINE)
+    assert rows == [
+        "| [A1](#a1-held) | SAM is better than SGD | held | 2 | 1 (0.5 to 1.5) | yes | 5 |",
+        "| [A2](#a2-held) | SAM is better than SGD | held | 2 | 1 (0.5 to 1.5) | no: smaller | 5 |",
+    ]
+    assert "Not run yet: B1." in page
+    assert "*Rule, fixed 2026-01-02 in abc1234; judged on seeds 10 to 14:* Held if it is." in page
