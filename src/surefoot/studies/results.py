@@ -107,8 +107,8 @@ class SavedResult:
     def _shown(self, drawing: Drawing, folder: Path) -> list[RunFolder]:
         """Write the runs of a figure as folders.
 
-        Runs of an arm are drawn together, though each seed has its own division of the data. Where each may have its own
-        setting, it is called as the arm is. A figure that reads specs itself gets them as they are.
+        Runs of an arm are drawn together, though each seed has its own division of the data. Where each may have its
+        own setting, it is called as the arm is. A figure that reads specs itself gets them as they are.
         """
         is_tuned = self.values["shown"] is not None
         every = self.values["shown"] if is_tuned else self.values["arms"]
