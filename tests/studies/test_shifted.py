@@ -13,8 +13,9 @@ from surefoot.records import RunFolder
 from surefoot.studies._plain import run_to_json
 from surefoot.studies._shifted import Shift
 from surefoot.studies.compare import make_spec
-from surefoot.studies.contract import Analysis, Arm, Estimate, Finding, Runs, Size, Study, Table
+from surefoot.studies.contract import Analysis, Arm, Estimate, Finding, Size, Study, Table
 from surefoot.studies.runner import plan_studies, run_studies
+from surefoot.studies.runs import Runs
 
 FIRST = Shift(("impulse_noise",), (1, 5), n=40)
 MORE = Shift(("impulse_noise", "fog"), (5,), ("uniform",), n=40)

@@ -14,8 +14,9 @@ from surefoot.errors import SurefootError
 from surefoot.records import RunFolder
 from surefoot.registry import STUDIES, Part
 from surefoot.statistics import NOTHING, Estimate, mean, u_shape
-from surefoot.studies.contract import OUTCOMES, Finding, Fixed, Runs
+from surefoot.studies.contract import OUTCOMES, Finding, Fixed
 from surefoot.studies.runner import find_studies
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, below, no_worse, none_of, together, true_if
 from tests.runs import fake_run
 

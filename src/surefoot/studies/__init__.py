@@ -15,13 +15,13 @@ from surefoot.studies.contract import (
     Fixed,
     Headline,
     Row,
-    Runs,
     Size,
     Study,
     Table,
     Verdict,
 )
 from surefoot.studies.results import SavedResult, load_result, read_results
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, below, no_worse, none_of, together, true_if
 
 __all__ = [

@@ -10,7 +10,8 @@ from surefoot.schema import UNTRACKED, Tracking
 from surefoot.studies import _data
 from surefoot.studies._shifted import Shift
 from surefoot.studies.compare import make_spec
-from surefoot.studies.contract import SETTING, Arm, Size
+from surefoot.studies.contract import Arm, Size
+from surefoot.studies.runs import SETTING
 
 Task = Literal["pictures", "residual", "colours", "hundred"]
 FIRST_SEED = 10  # those below were spent on the first round and on C1

@@ -10,7 +10,8 @@ from itertools import pairwise
 from surefoot.statistics import Estimate, Spread, correlation, mean, spread
 from surefoot.studies._arms import moving
 from surefoot.studies._tables import mean_by_seed
-from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Published, Row, Runs, Size, Table
+from surefoot.studies.contract import Analysis, Arm, Column, Published, Row, Size, Table
+from surefoot.studies.runs import BySeed, Runs
 
 RATES = {
     "gd": (2 / 70, 2 / 50, 2 / 40, 2 / 30),  # both ends as published

@@ -13,8 +13,9 @@ from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
 from surefoot.studies._shifted import Shift
-from surefoot.studies.contract import Row, Runs, Table
+from surefoot.studies.contract import Row, Table
 from surefoot.studies.runner import Result
+from surefoot.studies.runs import Runs
 
 
 def to_json(result: Result, command: str) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from surefoot.report.quantities import QUANTITIES
 from surefoot.statistics import Estimate, difference, spread
-from surefoot.studies.contract import BySeed, Column, Published, Row, Runs, Table
+from surefoot.studies.contract import Column, Published, Row, Table
+from surefoot.studies.runs import BySeed, Runs
 
 
 def column(key: str, *, digits: int = 2) -> Column:

@@ -7,25 +7,21 @@ the results alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from surefoot.errors import SurefootError
-from surefoot.evaluate import value_of
-from surefoot.records import RunFolder
 from surefoot.registry import DATA
-from surefoot.schema import UNTRACKED, RunSpec, SplitName, Tracking
+from surefoot.schema import UNTRACKED, RunSpec, Tracking
 from surefoot.statistics import Estimate, Spread
 from surefoot.studies._shifted import Shift
+from surefoot.studies.runs import Runs
 
 Size = Literal["smoke", "laptop", "paper"]
 SIZES: tuple[Size, ...] = ("smoke", "laptop", "paper")
 Outcome = Literal["held", "contradicted", "did not transfer", "underpowered"]
 OUTCOMES: tuple[Outcome, ...] = ("held", "contradicted", "did not transfer", "underpowered")
 Side = Literal["for", "against", "open"]
-BySeed = dict[int, float]
-SETTING = " · "  # between the name of an arm that is tuned and one of its settings
 
 
 @dataclass(frozen=True)
@@ -201,120 +197,6 @@ def order(name: str) -> tuple[str, int]:
 
 
 Published = Mapping[str, Mapping[str, float | None]]
-
-
-class Runs:
-    """The finished runs of a study, by arm and seed.
-
-    Args:
-        found: Finished runs.
-        failed: What went wrong with the others.
-        shifts: On which shifted pictures the arms were measured.
-
-    Attributes:
-        asked: Measures that were read, each a run, a split and a key.
-        followed: Tracked quantities that were read.
-    """
-
-    def __init__(
-        self,
-        found: Mapping[str, Mapping[int, RunFolder]],
-        failed: Mapping[str, Mapping[int, SurefootError]] | None = None,
-        shifts: Mapping[str, Shift] | None = None,
-    ) -> None:
-        self.found = {arm: dict(sorted(runs.items())) for arm, runs in found.items()}
-        self.failed = {arm: dict(errors) for arm, errors in (failed or {}).items() if errors}
-        self.shifts = dict(shifts or {})
-        self.asked: set[tuple[str, str, str]] = set()
-        self.followed: set[str] = set()
-
-    def __getitem__(self, arm: str) -> dict[int, RunFolder]:
-        """Return an arm's runs by seed; none if all failed."""
-        return self.found.get(arm, {})
-
-    def tuned(self, *, by: str = "nll") -> Runs:
-        """Choose among the settings of every arm that has some, seed by seed, by a metric on the calibration split.
-
-        Args:
-            by: The metric, whose smallest value is chosen.
-
-        Returns:
-            The runs with one arm in place of ``arm · setting`` for each, and all others as they are.
-        """
-        groups: dict[str, list[str]] = {}
-        for label in self.found:
-            groups.setdefault(label.partition(SETTING)[0], []).append(label)
-        found = {arm: self._chosen(labels, by) for arm, labels in groups.items()}
-        shifts = {arm: self.shifts[labels[0]] for arm, labels in groups.items() if labels[0] in self.shifts}
-        return self.with_arms(found, shifts)
-
-    def with_arms(self, found: Mapping[str, Mapping[int, RunFolder]], shifts: Mapping[str, Shift]) -> Runs:
-        """Return other arms made of the same runs; what is read of them counts as read of these."""
-        made = Runs(found, self.failed, shifts)
-        made.asked, made.followed = self.asked, self.followed
-        return made
-
-    def _chosen(self, labels: Sequence[str], by: str) -> dict[int, RunFolder]:
-        """Return the best setting's run of every seed; one that failed is out, one that is not made yet stops it."""
-        if len(labels) == 1:
-            return self[labels[0]]
-        scores = {label: self.measure(label, by, split="calibration") for label in labels}
-        chosen = {}
-        for seed in sorted({seed for label in labels for seed in self[label]}):
-            left = [label for label in labels if seed not in self.failed.get(label, {})]
-            if all(seed in scores[label] for label in left):
-                chosen[seed] = self[min(left, key=lambda label: scores[label][seed])][seed]
-        return chosen
-
-    def measure(self, arm: str, metric: str, *, calibrator: str | None = None, split: SplitName = "test") -> BySeed:
-        """Read a metric of an arm's finished networks, by seed."""
-        key = f"{metric}@{calibrator}" if calibrator else metric
-        self.asked.update((run.path.name, split, key) for run in self[arm].values())
-        found = {seed: value_of(run, key, split=split) for seed, run in self[arm].items()}
-        return {seed: value for seed, value in found.items() if value is not None}
-
-    def along(self, arms: Sequence[str], metric: str, *, split: SplitName = "test") -> dict[int, list[float]]:
-        """Read a metric arm by arm, by seed: those seeds that every arm has."""
-        found = [self.measure(arm, metric, split=split) for arm in arms]
-        shared = [seed for seed in (found[0] if found else {}) if all(seed in each for each in found)]
-        return {seed: [each[seed] for each in found] for seed in shared}
-
-    def series(self, arm: str, *keys: str) -> dict[int, dict[int, tuple[float, ...]]]:
-        """Read tracked quantities of an arm, by seed and step: those steps at which all of them were measured."""
-        self.followed.update(keys)
-        return {seed: _series(run, keys) for seed, run in self[arm].items()}
-
-    def last(self, arm: str, key: str) -> BySeed:
-        """Read a tracked quantity at the end of training, by seed."""
-        found = {seed: list(steps.values()) for seed, steps in self.series(arm, key).items()}
-        return {seed: values[-1][0] for seed, values in found.items() if values}
-
-    def shifted(
-        self,
-        arm: str,
-        metric: str,
-        *,
-        corruption: str | None = None,
-        severity: int | None = None,
-        ood: str | None = None,
-    ) -> BySeed:
-        """Average a metric over shifted pictures, by seed; what is not said is all corruptions and all severities."""
-        part = self.shifts[arm].part(corruption=corruption, severity=severity, ood=ood)
-        found = {seed: part.mean(run, metric) for seed, run in self[arm].items()}
-        return {seed: value for seed, value in found.items() if value is not None}
-
-    def all(self) -> list[RunFolder]:
-        """Return all finished runs, arm by arm."""
-        return [run for runs in self.found.values() for run in runs.values()]
-
-
-def _series(run: RunFolder, keys: Sequence[str]) -> dict[int, tuple[float, ...]]:
-    seen: dict[int, dict[str, float]] = {}
-    for record in run.tracked():
-        for key in keys:
-            if record.get(key) is not None:
-                seen.setdefault(record["step"], {})[key] = record[key]
-    return {step: tuple(at[key] for key in keys) for step, at in sorted(seen.items()) if len(at) == len(keys)}
 
 
 @dataclass(frozen=True, kw_only=True)

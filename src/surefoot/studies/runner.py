@@ -11,8 +11,9 @@ from surefoot.errors import InputError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
 from surefoot.studies._shifted import Shift
-from surefoot.studies.contract import Analysis, Arm, Runs, Size, Study, Verdict, order
+from surefoot.studies.contract import Analysis, Arm, Size, Study, Verdict, order
 from surefoot.studies.engine import EngineName, Job, Listener, News, run_all
+from surefoot.studies.runs import Runs
 
 
 @dataclass(frozen=True)

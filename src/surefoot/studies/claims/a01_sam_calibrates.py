@@ -9,7 +9,8 @@ from surefoot.statistics import Estimate, Spread, spread
 from surefoot.studies._arms import AUTO, DEEP, FIRST_SEED, residual, tuned, tuning_themselves
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ece_gap
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Runs, Size, Study, Table
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, together
 
 ECES = {  # in percent: SGD, SAM

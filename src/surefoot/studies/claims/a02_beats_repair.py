@@ -10,7 +10,8 @@ from surefoot.studies._arms import DEEP, FIRST_SEED, residual, tuned
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ACCURACY, ECE, ece_of
 from surefoot.studies.claims.a01_sam_calibrates import PLACES
-from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Row, Runs, Size, Study, Table
+from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Row, Size, Study, Table
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, together
 
 REPAIRS = ("temperature", "isotonic")

@@ -10,7 +10,8 @@ from surefoot.statistics import NOTHING, Estimate, difference, mean, spread
 from surefoot.studies._arms import FIRST_SEED, LOOKS, tuned
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ECE, TCE
-from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Row, Runs, Size, Study, Table
+from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Row, Size, Study, Table
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, together, true_if
 
 KEYS = {"ece": "test/ece", "tce": "test/tce"}

@@ -10,7 +10,8 @@ from surefoot.studies._arms import AUTO, DEEP, FIRST_SEED, residual, tuned, tuni
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, accuracy_gap, ece_gap, metrics_table
 from surefoot.studies.claims.a01_sam_calibrates import PLACES
-from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Runs, Size, Study
+from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Size, Study
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, no_worse, together
 
 PUBLISHED = {

@@ -20,7 +20,8 @@ from surefoot.studies._tables import (
     mean_by_seed,
     metrics_table,
 )
-from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Runs, Size, Study
+from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Size, Study
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, together
 
 COLUMNS = (

@@ -9,7 +9,8 @@ from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import FIRST_SEED, tuned
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ACCURACY, ECE, TCE, ece_gap, ece_of, mean_by_seed, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Runs, Size, Study
+from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Size, Study
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, together
 
 PUBLISHED = {

@@ -10,7 +10,8 @@ from surefoot.studies._arms import FIRST_SEED, RHO, finished
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._shifted import corrupted
 from surefoot.studies._tables import ACCURACY, ECE, ece_gap, extended_table, metrics_table
-from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Drawing, Finding, Headline, Runs, Size, Study
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Size, Study
+from surefoot.studies.runs import BySeed, Runs
 from surefoot.studies.verdicts import above, together
 
 OTHER = Column("other", "AUROC % of other data", percent=True)

@@ -13,20 +13,8 @@ from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._shifted import CORRUPTIONS, corrupted
 from surefoot.studies._tables import ACCURACY, ECE, extended_table, mean_by_seed, metrics_table
 from surefoot.studies.compare import make_spec
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    BySeed,
-    Column,
-    Drawing,
-    Finding,
-    Headline,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-)
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
+from surefoot.studies.runs import BySeed, Runs
 from surefoot.studies.verdicts import above, together
 
 METRICS = {key: QUANTITIES[key].label for key in ("accuracy", "ece")}

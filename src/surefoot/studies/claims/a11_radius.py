@@ -10,7 +10,8 @@ from surefoot.statistics import Estimate, difference, u_shape
 from surefoot.studies._arms import FIRST_SEED, finished
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ACCURACY, ECE, column, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Runs, Size, Study
+from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Size, Study
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, together
 
 ENTROPY = column("true_class_entropy", digits=3)

@@ -11,7 +11,8 @@ from surefoot.statistics import Estimate, difference, u_shape
 from surefoot.studies._arms import FIRST_SEED, finished
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ACCURACY, ECE, ece_of, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Runs, Size, Study
+from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Size, Study
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, none_of, together
 
 # Table S4 has five columns of γ, but one of its values per row is lost in the text: the four that are left are not

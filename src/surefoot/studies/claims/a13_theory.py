@@ -10,7 +10,8 @@ from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, correlation, mean, spread
 from surefoot.studies._arms import FIRST_SEED, finished
 from surefoot.studies._rules import SECOND_ROUND
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Runs, Size, Study, Table
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, below, none_of, together, true_if
 
 RADII = (0.05, 0.2)

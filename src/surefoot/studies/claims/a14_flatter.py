@@ -9,7 +9,8 @@ from surefoot.statistics import Estimate, ratio, spread
 from surefoot.studies._arms import DECAYS, FIRST_SEED, tuned
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ACCURACY, ECE
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Runs, Size, Study, Table
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, together
 
 KAPPA = Column("kappa_max", "κ_max", digits=1)

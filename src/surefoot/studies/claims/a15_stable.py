@@ -9,7 +9,8 @@ from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import FIRST_SEED, RHO, finished
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies._tables import ACCURACY, ECE, metrics_table
-from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Runs, Size, Study
+from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Size, Study
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, no_worse, together
 
 RATES: dict[Size, tuple[float, ...]] = {

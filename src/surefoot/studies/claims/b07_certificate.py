@@ -9,7 +9,8 @@ from surefoot.statistics import Estimate, spread
 from surefoot.studies._arms import FIRST_SEED
 from surefoot.studies._coupling import RATES, coupled, label
 from surefoot.studies._rules import SECOND_ROUND
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Row, Runs, Size, Study, Table
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Row, Size, Study, Table
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import none_of, together, true_if
 
 RADIUS = 0.4

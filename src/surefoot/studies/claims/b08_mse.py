@@ -12,7 +12,8 @@ from surefoot.statistics import Estimate, mean, spread
 from surefoot.studies._arms import FIRST_SEED
 from surefoot.studies._coupling import coupled, label, over_rates
 from surefoot.studies._rules import SECOND_ROUND
-from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Runs, Size, Study, Table
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
+from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, below, together
 
 K = 10

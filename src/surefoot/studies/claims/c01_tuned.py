@@ -10,21 +10,8 @@ from surefoot.schema import SplitName
 from surefoot.statistics import Estimate, difference, mean, spread
 from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, TNLL, mean_by_seed
 from surefoot.studies._tasks import N_TASKS, tasks
-from surefoot.studies.contract import (
-    Analysis,
-    Arm,
-    BySeed,
-    Column,
-    Drawing,
-    Finding,
-    Fixed,
-    Headline,
-    Row,
-    Runs,
-    Size,
-    Study,
-    Table,
-)
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Fixed, Headline, Row, Size, Study, Table
+from surefoot.studies.runs import BySeed, Runs
 from surefoot.studies.verdicts import above, below, together, true_if
 
 BASE, TUNED, CHEAP = "base", "csam auto", "csam auto, every 4th"

@@ -13,7 +13,8 @@ from surefoot.studies._rules import NEW
 from surefoot.studies._shifted import corrupted
 from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, TNLL, ece_of, extended_table, metric, metrics_table
 from surefoot.studies.claims.a01_sam_calibrates import PLACES
-from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Drawing, Finding, Headline, Runs, Size, Study
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Size, Study
+from surefoot.studies.runs import BySeed, Runs
 from surefoot.studies.verdicts import above, together
 
 PLAIN, OURS = "sgd, twice the epochs", "csam"

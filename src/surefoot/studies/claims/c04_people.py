@@ -15,7 +15,8 @@ from surefoot.studies import _data
 from surefoot.studies._arms import AUTO, DEEP, FIRST_SEED, residual
 from surefoot.studies._rules import NEW
 from surefoot.studies._tables import ACCURACY, ECE, NLL, extended_table, metrics_table
-from surefoot.studies.contract import Analysis, Arm, BySeed, Column, Drawing, Finding, Headline, Runs, Size, Study
+from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Size, Study
+from surefoot.studies.runs import BySeed, Runs
 from surefoot.studies.verdicts import above, together
 
 METHODS = ("sgd", "sam", "csam", "label_smoothing", "focal", "mixup", *AUTO)
