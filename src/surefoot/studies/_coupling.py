@@ -34,7 +34,7 @@ HORIZONS = (0.25, 0.5)  # shares of a run, beside the whole of it
 
 BULK_RATE = 2 / 30
 PROJECTED_STEPS = 20_000
-RENEWED: dict[Size, int] = {"smoke": 10, "laptop": 50, "paper": 10}
+RENEWED: dict[Size, int] = {"smoke": 10, "laptop": 100, "paper": 10}
 
 
 def track(size: Size, steps: int, *, more: str = "", examples: int | None = None) -> str:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, difference, mean, ratio, spread
 from surefoot.studies._arms import FIRST_SEED
-from surefoot.studies._coupling import PROJECTED_STEPS, projected, summary_of
+from surefoot.studies._coupling import PROJECTED_STEPS, RENEWED, projected, summary_of
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
 from surefoot.studies.runs import Runs
@@ -79,7 +79,7 @@ def b4() -> Study:
         f"is above {THOUSANDS}, and both the mean jump of log train loss between moments and the largest sharpness "
         f"exceed SGD's after as many steps ({PROJECTED_STEPS:,} on a laptop). k = 1 is shown, not judged.",
         fixed=SECOND_ROUND,
-        differs=f"{PROJECTED_STEPS:,} of 100,000 steps, a basis for 50 of them",
+        differs=f"{PROJECTED_STEPS:,} of 100,000 steps, a basis for {RENEWED['laptop']} of them",
         headline=Headline("largest sharpness of BulkSGD (k = 5) / SGD", limit=1.0),
         grid=grid,
         analyse=analyse,
