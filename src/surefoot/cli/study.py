@@ -193,7 +193,15 @@ def _list(as_json: bool) -> None:
 
     found = find_studies(["all"])
     if as_json:
-        text = {name: {"question": each.question, "rule": each.rule} for name, each in found.items()}
+        text = {
+            name: {
+                "question": each.question,
+                "rule": each.rule,
+                "fixed": str(each.fixed or ""),
+                "differs": each.differs,
+            }
+            for name, each in found.items()
+        }
         print(json.dumps(text, indent=2, ensure_ascii=False))
         return
     from rich.console import Console
