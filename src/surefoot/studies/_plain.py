@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from pathlib import PurePath
 from typing import Any
 
@@ -99,7 +99,7 @@ def _anonymous(value: Any) -> Any:
 def run_to_json(
     run: RunFolder,
     asked: Collection[tuple[str, str]] = (),
-    followed: Collection[str] | None = None,
+    followed: Set[str] | None = None,
     shift: Shift | None = None,
 ) -> dict[str, Any]:
     """Write what a finished run recorded: what trackers saw, its measures and those on shifted pictures.
@@ -129,12 +129,12 @@ def run_to_json(
     }
 
 
-def _tracked(run: RunFolder, followed: Collection[str] | None) -> list[dict[str, Any]]:
+def _tracked(run: RunFolder, followed: Set[str] | None) -> list[dict[str, Any]]:
     records = [_brief(record) for record in run.tracked()]
     if followed is None:
         return records
-    some = [{key: value for key, value in record.items() if key == "step" or key in followed} for record in records]
-    return [record for record in some if len(record) > 1]
+    wanted = [record for record in records if not followed.isdisjoint(record)]
+    return [{k: v for k, v in record.items() if "/" not in k or k in followed} for record in wanted]
 
 
 def _brief(record: Mapping[str, Any]) -> dict[str, Any]:
