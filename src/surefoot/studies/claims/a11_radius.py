@@ -54,7 +54,7 @@ def a11() -> Study:
         "above 0 with its 95 % interval. The sweep is wider than the published one: the network is not as deep.",
         fixed=SECOND_ROUND,
         differs="a small network on clothes",
-        headline=Headline("ECE at the smallest ρ − at the chosen ρ", percent=True),
+        headline=Headline("ECE at the largest ρ − at the chosen ρ", percent=True),
         grid=grid,
         analyse=analyse,
         judge=judge,
