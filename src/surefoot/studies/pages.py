@@ -143,8 +143,19 @@ def measured_on(values: Values) -> str:
         return "no run finished"
     n = setting["examples"]
     lengths = " or ".join(f"{epochs} epochs in batches of {batch_size}" for epochs, batch_size in setting["lengths"])
-    data = f"{setting['data']} ({n['train']} train, {n['test']} test)"
+    data = f"{_data(setting['data'])} ({n['train']} train, {n['test']} test)"
     return f"{data}, {setting['model']}, {lengths}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+
+
+def _data(text: str) -> str:
+    """Write data as on the command line; what each seed divides anew says so.
+
+    Example:
+        >>> _data("redivided:of=cifar10:n_train=5000;n_test=4000,seed=10,test=true")
+        'cifar10:n_train=5000,n_test=4000, divided anew by each seed'
+    """
+    found = re.fullmatch(r"redivided:of=(.*),seed=\d+,test=(?:true|false)", text)
+    return f"{found[1].replace(';', ',')}, divided anew by each seed" if found else text
 
 
 def _title(values: Values) -> str:
