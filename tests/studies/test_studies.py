@@ -19,9 +19,10 @@ import surefoot
 from surefoot.errors import InputError
 from surefoot.registry import STUDIES
 from surefoot.studies.contract import OUTCOMES, SIZES
-from surefoot.studies.pages import FOREST, read_numbers, table_of
+from surefoot.studies.pages import FOREST, table_of
 from surefoot.studies.results import check_results, forest_text, load_result, page_text, write_file
 from surefoot.studies.runner import find_studies
+from surefoot.studies.verdicts import read_numbers
 from tests.patience import PATIENCE
 from tests.studies.gate import put_tickets, who_is_there
 

@@ -93,9 +93,10 @@ def finished(
     Returns:
         The arm, whose every seed divides the data anew.
     """
-    classes = 100 if on == "hundred" else 10
-    coloured = _data.coloured(size, classes, keep_test=on == "residual")
-    data = _data.pictures(size) if on == "pictures" else coloured
+    if on == "pictures":
+        data = _data.pictures(size)
+    else:
+        data = _data.coloured(size, 100 if on == "hundred" else 10, keep_test=on == "residual")
     model, epochs, batch_size = {
         "smoke": ("mlp:width=16", 1, 500),
         "laptop": (*LAPTOP[on], 125),
@@ -142,7 +143,7 @@ def tuned(
         longer: See :func:`finished`.
 
     Returns:
-        Arms ``method · setting``; :meth:`~surefoot.studies.contract.Runs.tuned` chooses.
+        Arms ``method · setting``; :meth:`~surefoot.studies.runs.Runs.tuned` chooses.
     """
     arms = {}
     for method in methods:

@@ -74,8 +74,8 @@ def projected(k: int, size: Size) -> Arm:
 
     Each basis takes dozens of products with the Hessian of all training examples, so a laptop renews it seldom.
     """
-    method = f"bulk_sgd:k={k},r={RENEWED[size]}" if k else "sgd:"
-    method += f"{',' if k else ''}lr={BULK_RATE:.6g},{PLAIN}"
+    options = f"lr={BULK_RATE:.6g},{PLAIN}"
+    method = f"bulk_sgd:k={k},r={RENEWED[size]},{options}" if k else f"sgd:{options}"
     return moving(method, size, steps=PROJECTED_STEPS, track=track(size, PROJECTED_STEPS))
 
 
@@ -114,32 +114,33 @@ def summary_of(runs: Runs, arm: str, key: str, summary: Callable[[list[float]], 
     return {seed: summary(values) for seed, values in found.items() if len(values) > 1}
 
 
-# How r is taken: name → which error, which sharpness, and which moments of a run.
-Reading = tuple[str, str, Callable[[list[tuple[float, ...]]], list[tuple[float, ...]]]]
+Moments = list[tuple[float, ...]]  # error, sharpness and train accuracy at each
+# How r is taken: of which error and which sharpness, and over which moments of a run.
+Reading = tuple[str, str, Callable[[Moments], Moments]]
 
 
-def _whole(moments: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+def _whole(moments: Moments) -> Moments:
     return moments
 
 
-def _first(share: float) -> Callable[[list[tuple[float, ...]]], list[tuple[float, ...]]]:
+def _first(share: float) -> Callable[[Moments], Moments]:
     return lambda moments: moments[: math.ceil(share * len(moments))]
 
 
-def _fitted_at(moments: list[tuple[float, ...]]) -> int:
+def _fitted_at(moments: Moments) -> int:
     """Return the place of the first moment at which the training set is fitted; the end where it never is."""
     return next((place for place, values in enumerate(moments) if values[2] >= FITTED), len(moments))
 
 
-def _before(moments: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+def _before(moments: Moments) -> Moments:
     return moments[: _fitted_at(moments)]
 
 
-def _after(moments: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+def _after(moments: Moments) -> Moments:
     return moments[_fitted_at(moments) :]
 
 
-def _changes(moments: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+def _changes(moments: Moments) -> Moments:
     return [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(moments)]
 
 

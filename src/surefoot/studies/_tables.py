@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from surefoot.report.quantities import QUANTITIES
+from surefoot.schema import SplitName
 from surefoot.statistics import Estimate, difference, spread
 from surefoot.studies.contract import Column, Published, Row, Table
-from surefoot.studies.runs import BySeed, Runs
+from surefoot.studies.runs import BySeed, Runs, shared_seeds
 
 
 def column(key: str, *, digits: int = 2) -> Column:
@@ -49,11 +50,10 @@ def metrics_table(
     return Table(columns, tuple(rows))
 
 
-def metric(runs: Runs, arm: str, key: str) -> dict[int, float]:
+def metric(runs: Runs, arm: str, key: str, split: SplitName = "test") -> BySeed:
     """Read a metric by the key of its column."""
-    if key in _AFTER_T:
-        return runs.measure(arm, _AFTER_T[key], calibrator="temperature")
-    return runs.measure(arm, key)
+    calibrator = "temperature" if key in _AFTER_T else None
+    return runs.measure(arm, _AFTER_T.get(key, key), calibrator=calibrator, split=split)
 
 
 def ece_of(runs: Runs, arm: str, calibrator: str | None = None) -> BySeed:
@@ -78,8 +78,7 @@ def difference_by_seed(first: BySeed, second: BySeed) -> BySeed:
 
 def mean_by_seed(values: Sequence[BySeed]) -> BySeed:
     """Average by seed: those seeds that all have."""
-    shared = [seed for seed in (values[0] if values else {}) if all(seed in each for each in values)]
-    return {seed: statistics.fmean(each[seed] for each in values) for seed in shared}
+    return {seed: statistics.fmean(each[seed] for each in values) for seed in shared_seeds(values)}
 
 
 def extended_table(table: Table, found: Mapping[Column, Mapping[str, BySeed]]) -> Table:

@@ -15,6 +15,7 @@ from typing import Any
 
 from surefoot.statistics import NOTHING, Estimate
 from surefoot.studies.contract import OUTCOMES, Headline, Outcome
+from surefoot.studies.verdicts import read_numbers, short
 
 Values = Mapping[str, Any]
 WIDTH, ROW, TOP, BOTTOM = 1080, 36, 66, 34
@@ -60,8 +61,7 @@ def headline_of(values: Values) -> tuple[Headline, Estimate] | None:
     if not values.get("headline"):
         return None
     headline = Headline(**values["headline"])
-    number = values["numbers"].get(headline.number)
-    return headline, NOTHING if number is None or number["value"] is None else Estimate(**number)
+    return headline, read_numbers(values).get(headline.number, NOTHING)
 
 
 def show_published(headline: Headline) -> str:
@@ -79,7 +79,7 @@ def show_measured(headline: Headline, found: Estimate) -> str:
 
 
 def _number(value: float, headline: Headline) -> str:
-    return f"{100 * value if headline.percent else value:.3g}".replace("-", "−")
+    return short(100 * value if headline.percent else value)
 
 
 def _row(values: Values, y: float) -> list[str]:

@@ -8,11 +8,10 @@ from pathlib import PurePath
 from typing import Any
 
 from surefoot.report.numbers import show_count, show_seconds
-from surefoot.statistics import NOTHING, Estimate
 from surefoot.studies.contract import sentence
 from surefoot.studies.forest import headline_of, show_measured, show_published
 from surefoot.studies.papers import papers_of
-from surefoot.studies.verdicts import show
+from surefoot.studies.verdicts import read_numbers, show
 
 MARK = "<!-- Written by `surefoot study results`; what is changed here is lost. -->\n"
 FOREST = "forest.svg"
@@ -47,7 +46,7 @@ def page_of(
         "\n".join(lines),
         *([f"Not run yet: {', '.join(missing)}."] if missing else []),
         "Below stand the rule of each with the day on which it was fixed, all its numbers and the command. "
-        "`surefoot study show A4 --out figures` draws the figures of one from its file in "
+        f"`surefoot study show {results[0]['claim']} --out figures` draws the figures of one from its file in "
         f"[{folder}]({folder}), which holds the records of its runs too.",
         *(_section(values, [f"{folder}/{name}" for name in figures.get(values["study"], ())]) for values in results),
     ]
@@ -125,12 +124,6 @@ def numbers_of(values: Values) -> list[tuple[str, str]]:
     return [(name, show(number)) for name, number in read_numbers(values).items()]
 
 
-def read_numbers(values: Values) -> dict[str, Estimate]:
-    """Read the numbers that the rule goes by; one that is not known is null in JSON."""
-    found = values["numbers"].items()
-    return {name: Estimate(**number) if number["value"] is not None else NOTHING for name, number in found}
-
-
 def failures_of(values: Values) -> list[str]:
     """Write which runs failed, and why."""
     return [f"{arm}, seed {seed}: {text}" for arm, found in values["failed"].items() for seed, text in found.items()]
@@ -192,7 +185,7 @@ def _list(items: Iterable[str]) -> str:
 
 def _brief(reason: str) -> str:
     """Return the parts of a reason that decide, at most two; the study's own section has the others."""
-    deciding, *others = re.split(r"\. (?=(?:Not resolved|Held): )|; of the other parts ", reason)
+    deciding, *others = re.split(r"\. (?=(?:For it|Against it|Open): )|; of the other parts ", reason)
     parts = deciding.split("; ")
     return "; ".join(parts[:2]) + ("; …" if others or len(parts) > 2 else "")
 

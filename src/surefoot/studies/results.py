@@ -31,8 +31,9 @@ from surefoot.statistics import Estimate, Spread
 from surefoot.studies._plain import run_to_json, to_json
 from surefoot.studies.contract import Column, Drawing, Row, Table, Verdict, order
 from surefoot.studies.forest import forest_of
-from surefoot.studies.pages import FOREST, MARK, page_of, read_numbers
+from surefoot.studies.pages import FOREST, MARK, page_of
 from surefoot.studies.runner import Result, claim_of
+from surefoot.studies.verdicts import read_numbers
 
 FORMAT = "surefoot study 1"
 SUFFIX = ".json.xz"

@@ -87,8 +87,7 @@ class Runs:
     def along(self, arms: Sequence[str], metric: str, *, split: SplitName = "test") -> dict[int, list[float]]:
         """Read a metric arm by arm, by seed: those seeds that every arm has."""
         found = [self.measure(arm, metric, split=split) for arm in arms]
-        shared = [seed for seed in (found[0] if found else {}) if all(seed in each for each in found)]
-        return {seed: [each[seed] for each in found] for seed in shared}
+        return {seed: [each[seed] for each in found] for seed in shared_seeds(found)}
 
     def series(self, arm: str, *keys: str) -> dict[int, dict[int, tuple[float, ...]]]:
         """Read tracked quantities of an arm, by seed and step: those steps at which all of them were measured."""
@@ -117,6 +116,11 @@ class Runs:
     def all(self) -> list[RunFolder]:
         """Return all finished runs, arm by arm."""
         return [run for runs in self.found.values() for run in runs.values()]
+
+
+def shared_seeds(values: Sequence[BySeed]) -> list[int]:
+    """Return the seeds that all have, in the order of the first."""
+    return [seed for seed in (values[0] if values else {}) if all(seed in each for each in values)]
 
 
 def _series(run: RunFolder, keys: Sequence[str]) -> dict[int, tuple[float, ...]]:

@@ -7,10 +7,11 @@ are. That one of many speaks against it happens by chance more often, so that is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from surefoot.statistics import Estimate, holm
+from surefoot.statistics import NOTHING, Estimate, holm
 from surefoot.studies.contract import Finding, Side
 
 LEAST_SEEDS = 3
@@ -57,9 +58,9 @@ def _beyond(estimate: Estimate, limit: float, what: str, least: int, *, wants_ab
     if estimate.low <= limit <= estimate.high:
         seeds = estimate.seeds_to_tell(limit)
         takes = f"about {seeds} seeds would tell" if seeds else "not even 1,000 seeds would tell"
-        return Finding("open", f"{shown}, not clear of {_short(limit)}: {takes}")
+        return Finding("open", f"{shown}, not clear of {short(limit)}: {takes}")
     is_above = estimate.low > limit
-    reason = f"{shown}, {'above' if is_above else 'below'} {_short(limit)}"
+    reason = f"{shown}, {'above' if is_above else 'below'} {short(limit)}"
     return Finding("for", reason) if is_above == wants_above else Finding("against", reason, estimate.p_value(limit))
 
 
@@ -122,14 +123,21 @@ def _said(side: Side) -> str:
     return {"for": "for it", "against": "against it", "open": "open"}[side]
 
 
+def read_numbers(values: Mapping[str, Any]) -> dict[str, Estimate]:
+    """Read the numbers that a rule goes by from a result's plain values; one that is not known is null there."""
+    found = values["numbers"].items()
+    return {name: Estimate(**number) if number["value"] is not None else NOTHING for name, number in found}
+
+
 def show(estimate: Estimate) -> str:
     """Write a number with its interval: ``2 (1.5 to 2.5, n = 5)``."""
     if not estimate.is_known:
         return "unknown"
     if estimate.low is None or estimate.high is None:
-        return f"{_short(estimate.value)} (n = {estimate.n})"
-    return f"{_short(estimate.value)} ({_short(estimate.low)} to {_short(estimate.high)}, n = {estimate.n})"
+        return f"{short(estimate.value)} (n = {estimate.n})"
+    return f"{short(estimate.value)} ({short(estimate.low)} to {short(estimate.high)}, n = {estimate.n})"
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """Write a number with three digits."""
     return f"{value:.3g}".replace("-", "−")

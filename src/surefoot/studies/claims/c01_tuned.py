@@ -8,7 +8,7 @@ from itertools import product
 from surefoot.registry import STUDIES
 from surefoot.schema import SplitName
 from surefoot.statistics import Estimate, difference, mean, spread
-from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, TNLL, mean_by_seed
+from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, TNLL, mean_by_seed, metric
 from surefoot.studies._tasks import N_TASKS, tasks
 from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Fixed, Headline, Row, Size, Study, Table
 from surefoot.studies.runs import BySeed, Runs
@@ -84,9 +84,7 @@ class Found:
             plain = {seed: run.steps()[-1]["step"] for seed, run in self.runs[_arm(self.task, BASE)].items()}
             cost = {seed: float((run.done() or {}).get("passes", 0)) for seed, run in self.runs[arm].items()}
             return {seed: passes / plain[seed] for seed, passes in cost.items() if seed in plain}
-        calibrator = "temperature" if key in ("tce", "tnll") else None
-        metric = {"tce": "ece", "tnll": "nll"}.get(key, key)
-        return self.runs.measure(arm, metric, calibrator=calibrator, split=split)
+        return metric(self.runs, arm, key, split)
 
     def _chosen(self) -> dict[int, str]:
         scores = {label: self.of(label, "ece", "calibration") for label in self.swept}

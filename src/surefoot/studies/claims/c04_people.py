@@ -56,12 +56,12 @@ def _over(runs: Runs, arm: str, measure: Callable[[Array, Array], float], *, fit
 
 
 def _probabilities(run: RunFolder, fitted: bool) -> Array:
+    from scipy.special import softmax  # takes a while to import
+
     predictions: Predictions = run.predictions("test")
     if fitted:
         predictions = CALIBRATORS["temperature"].build(run.predictions("calibration"))(predictions)
-    logits = predictions.logits.astype(np.float64)
-    powers = np.exp(logits - logits.max(1, keepdims=True))
-    probs: Array = powers / powers.sum(1, keepdims=True)
+    probs: Array = softmax(predictions.logits.astype(np.float64), axis=1)
     return probs
 
 
@@ -72,8 +72,9 @@ def divergence(people: Array, probs: Array) -> float:
         >>> round(divergence(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]])), 4)  # log(2)/2 + log(2/3)/2
         0.1438
     """
-    logs = np.log(np.where(people > 0, people, 1)) - np.log(np.maximum(probs, 1e-300))
-    return float((people * logs).sum(1).mean())
+    from scipy.special import rel_entr
+
+    return float(rel_entr(people, np.maximum(probs, 1e-300)).sum(1).mean())
 
 
 def variation(people: Array, probs: Array) -> float:
@@ -83,12 +84,9 @@ def variation(people: Array, probs: Array) -> float:
 
 def rank_correlation(people: Array, probs: Array) -> float:
     """Return Spearman's correlation of both entropies over examples."""
-    return spearman(_entropy(people), _entropy(probs))
+    from scipy.special import entr
 
-
-def _entropy(probs: Array) -> Array:
-    entropy: Array = -(probs * np.log(np.where(probs > 0, probs, 1))).sum(1)
-    return entropy
+    return spearman(entr(people).sum(1), entr(probs).sum(1))
 
 
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
