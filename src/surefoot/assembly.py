@@ -20,6 +20,8 @@ from surefoot.seeding import derive, generator, seed_everything
 from surefoot.steering import KeepCalibrated
 from surefoot.training import Trainee
 from surefoot.training.eigenbasis import join_basis
+from surefoot.training.parallel import shard
+from surefoot.training.passes import Evaluation, check_pieces, check_precision
 from surefoot.training.schedule import make_schedule
 
 
@@ -58,7 +60,14 @@ def horizon_of(spec: RunSpec, splits: Splits) -> Horizon:
     return Horizon.of(len(splits.train), epochs=spec.epochs, batch_size=spec.batch_size)
 
 
-def assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, member: int = 0) -> Trainee:
+def assemble(
+    spec: RunSpec,
+    splits: Splits,
+    ensemble: Ensemble | None = None,
+    member: int = 0,
+    *,
+    sharded: bool = False,
+) -> Trainee:
     """Build all that is trained: data's augmentation, network, loss, optimizer, schedule.
 
     Args:
@@ -66,6 +75,7 @@ def assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, me
         splits: Its data.
         ensemble: Goes around network and loss; else the one that the spec names.
         member: Which of the ensemble's trainings.
+        sharded: Whether the network is spread out over all processes that train together.
 
     Returns:
         The parts, at their first weights.
@@ -92,6 +102,8 @@ def assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, me
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch declares no such overload
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"Expected {spec.model.name} to have parameters to train, but it has none. Unfreeze some.")
+    if sharded:
+        shard(model, ensemble)
     try:
         optimizer = build_optimizer(spec.method, model, n_train=len(splits.train), tuned=True)
         ensemble.check_optimizer(optimizer)
@@ -102,7 +114,10 @@ def assemble(spec: RunSpec, splits: Splits, ensemble: Ensemble | None = None, me
         spec.schedule, optimizer, horizon.n_steps, lambda shape, step: ensemble.factor(shape, step, horizon)
     )
     keeper = make_keeper(spec.method, optimizer, schedule, splits)
-    return Trainee(model, loss, optimizer, schedule, augment, ensemble, member, keeper)
+    network = torch.compile(model) if spec.compile else model
+    called = Evaluation(network, loss, check_precision(spec.precision))  # type: ignore[arg-type]  # still a module
+    pieces = check_pieces(spec.accumulate, optimizer)
+    return Trainee(model, loss, optimizer, schedule, augment, ensemble, member, keeper, called, pieces)
 
 
 def make_keeper(method: MethodSpec, optimizer: Wrapper, schedule: LRScheduler, splits: Splits) -> KeepCalibrated | None:

@@ -103,7 +103,7 @@ def run_words(spec: RunSpec, tracking: Tracking, threads: int) -> dict[str, Any]
         "model": str(spec.model),
         "augment": spec.augmentation,
         **{name: getattr(spec, name) for name in ("seed", "epochs", "batch_size", "schedule", "device")},
-        "channels_last": spec.channels_last,
+        **{name: getattr(spec, name) for name in ("channels_last", "precision", "accumulate", "compile")},
         "threads": threads,
         "track": ",".join(tracking.trackers) or None,
         "track_budget": tracking.budget,

@@ -22,6 +22,7 @@ class SurefootError(Exception):
     """Base of every error raised on purpose."""
 
     exit_code = 1
+    is_told_elsewhere = False  # by another process that trains the same run and failed first
 
 
 class InputError(SurefootError):

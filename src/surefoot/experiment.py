@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import surefoot
 from surefoot.assembly import assemble, fingerprint_of, member_seed, splits_of, whole_horizon
 from surefoot.errors import InputError
 from surefoot.evaluate import evaluate
+from surefoot.ranks import Ranks, together
 from surefoot.records import RunFolder
 from surefoot.records.environment import environment
 from surefoot.registry import TRACKERS
@@ -23,6 +25,7 @@ from surefoot.trackers import build_trackers
 from surefoot.training import Trainee, fit, predict_together
 from surefoot.training.listener import RunListener, heard
 from surefoot.training.loop import Progress
+from surefoot.training.parallel import check_shard, replicated
 
 # Part of every run's id. It rises whenever the same spec comes to train to other weights, so that a folder from before
 # is not taken for the run of today: 2 since the batches of an epoch are of one size, 3 since weights of linear layers
@@ -65,6 +68,7 @@ def run(
     tracking: Tracking = UNTRACKED,
     on_progress: Progress | None = None,
     listener: RunListener | None = None,
+    shard: str = "none",
 ) -> RunFolder:
     """Train, predict and measure; or go on where an earlier process stopped; or find that all is done.
 
@@ -78,6 +82,8 @@ def run(
         tracking: What to measure on the way. A run in the folder that did not is made anew, to the same bits.
         on_progress: Called after every step.
         listener: Hears every record as it is made; of a finished run, that it is finished.
+        shard: Of processes that torchrun has started, whether each has a replica of the network (``none``) or a part
+            of it (``fsdp2``).
 
     Returns:
         The finished run.
@@ -86,50 +92,78 @@ def run(
         InputError: If the folder holds another run or somebody's own files, or the parts do not fit together.
     """
     torch.set_num_threads(threads)
-    folder, name = RunFolder(path), run_id(spec)
-    folder.check_ours()
-    with folder.locked():
-        if folder.run_id not in (None, name) and not fresh:
-            raise InputError(
-                f"Expected {path} to be empty or to hold this run, but it holds another one ({folder.run_id}). "
-                "Choose another --out, or replace it with --fresh."
-            )
-        fresh = fresh or not is_tracked(folder, tracking)
-        if folder.done() and not fresh:
-            with heard(listener, folder):
+    folder = RunFolder(path)
+    with together(spec.device) as ranks, ExitStack() as held:
+        name = ranks.alike(lambda: run_id(spec))
+        ranks.alike(lambda: check_shard(shard, ranks))
+        listener = listener if ranks.is_first else None
+
+        def claim() -> tuple[bool, Tracking] | None:
+            """Take the folder; say whether to begin anew, and what to measure, or that all is done."""
+            folder.check_ours()
+            held.enter_context(folder.locked())
+            if folder.run_id not in (None, name) and not fresh:
+                raise InputError(
+                    f"Expected {path} to be empty or to hold this run, but it holds another one ({folder.run_id}). "
+                    "Choose another --out, or replace it with --fresh."
+                )
+            anew = fresh or not is_tracked(folder, tracking)
+            if folder.done() and not anew:
+                return None
+            return anew, tracking if anew or folder.run_id is None else folder.tracking
+
+        todo = ranks.by_first(claim)
+        with heard(listener, folder):
+            if todo is None:
                 if listener is not None:
                     listener.begin(folder)
-            return folder
-        tracking = tracking if fresh or folder.run_id is None else folder.tracking
-        with heard(listener, folder):
-            first = assemble(spec, splits_of(spec))  # parts that do not fit together leave the folder as it was
-            if fresh:
-                folder.clear()
-            _begin(folder, spec, name, threads, tracking)
-            fitting = {"checkpoint_every": checkpoint_every, "keep_every": keep_every, "on_progress": on_progress}
-            _train(folder, spec, first, tracking, **fitting, listener=listener)
-            passes = folder.steps()[-1]["passes"]
-            evaluate(folder, passes)
-            seconds = {"seconds": round(folder.seconds(), 3), "tracking_seconds": round(folder.tracking_seconds(), 3)}
-            folder.finish({"run": name, "seed": spec.seed, "passes": passes, **seconds})
+                return folder
+            anew, tracking = todo
+            sharded = shard != "none"
+            first = ranks.alike(lambda: assemble(spec, splits_of(spec), sharded=sharded))
+            if ranks.is_first:  # parts that do not fit together have left the folder as it was
+                if anew:
+                    folder.clear()
+                _begin(folder, spec, name, environment(threads, spec.device, ranks.n, shard), tracking)
+            fitting = {"checkpoint_every": checkpoint_every, "keep_every": keep_every, "listener": listener}
+            watched = on_progress if ranks.is_first else None
+            _train(folder, spec, first, tracking, ranks, sharded, **fitting, on_progress=watched)
+            ranks.by_first(lambda: _end(folder, spec, name))
     return folder
 
 
-def _begin(folder: RunFolder, spec: RunSpec, name: str, threads: int, tracking: Tracking) -> None:
-    """Write down what is about to run."""
+def _end(folder: RunFolder, spec: RunSpec, name: str) -> None:
+    """Measure the predictions and say that the run is finished."""
+    passes = folder.steps()[-1]["passes"]
+    evaluate(folder, passes)
+    seconds = {"seconds": round(folder.seconds(), 3), "tracking_seconds": round(folder.tracking_seconds(), 3)}
+    folder.finish({"run": name, "seed": spec.seed, "passes": passes, **seconds})
+
+
+def _begin(folder: RunFolder, spec: RunSpec, name: str, where: dict[str, Any], tracking: Tracking) -> None:
+    """Write down what is about to run, and where."""
     splits = splits_of(spec)
-    folder.begin(spec, name, _describe(splits), environment(threads, spec.device), tracking)
+    folder.begin(spec, name, _describe(splits), where, tracking)
     if rows := {split: found for split in SPLITS if (found := splits[split].rows) is not None}:
         folder.write_rows(rows)
 
 
-def _train(folder: RunFolder, spec: RunSpec, first: Trainee, tracking: Tracking, **fitting: Any) -> None:
+def _train(
+    folder: RunFolder,
+    spec: RunSpec,
+    first: Trainee,
+    tracking: Tracking,
+    ranks: Ranks,
+    sharded: bool,
+    **fitting: Any,
+) -> None:
     """Train all networks of the ensemble, one after another, and predict every split."""
     splits, ensemble, trainee = splits_of(spec), first.ensemble, first
     for member in range(ensemble.trainings):
-        trainee = assemble(spec, splits, ensemble, member) if member else first
+        trainee = assemble(spec, splits, ensemble, member, sharded=sharded) if member else first
+        trainee = trainee if sharded else replicated(trainee, ranks)
         seed = member_seed(spec, member)
-        seed_everything(seed, "train")
+        seed_everything(seed, "train" if ranks.is_first else f"train/rank {ranks.rank}")
         fit(
             trainee,
             splits,
@@ -139,12 +173,15 @@ def _train(folder: RunFolder, spec: RunSpec, first: Trainee, tracking: Tracking,
             seed=seed,
             trackers=build_trackers(_named(tracking.trackers), whole_horizon(spec, splits, ensemble)),
             budget=tracking.budget,
+            ranks=ranks,
             **fitting,
         )
+    ranks.align_buffers(trainee.model)
     for split in SPLITS:
-        logits = predict_together(ensemble, trainee.model, trainee.optimizer, splits[split], spec.seed).numpy()
+        logits = predict_together(ensemble, trainee.model, trainee.optimizer, splits[split], spec.seed, ranks).numpy()
         labels = splits[split].labels.numpy()
-        folder.write_predictions(Predictions(logits, labels, split, class_names=splits.class_names))
+        if ranks.is_first:
+            folder.write_predictions(Predictions(logits, labels, split, class_names=splits.class_names))
 
 
 def is_tracked(folder: RunFolder, tracking: Tracking) -> bool:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
+    from surefoot.ranks import Ranks
     from surefoot.schema import Splits
 
 
@@ -77,6 +78,7 @@ class Moment:
         batch: Inputs and labels of the last step; None before the first.
         loss: What is trained; None in a loop that did not say.
         optimizer: Knows the learning rate and, if it is one of ours, the facts of its last step.
+        ranks: The processes that train together; all of them measure, and share what takes many passes.
         cache: What trackers at the same moment share, such as logits.
     """
 
@@ -87,4 +89,5 @@ class Moment:
     batch: tuple[Tensor, Tensor] | None = None
     loss: nn.Module | None = None
     optimizer: Optimizer | None = None
+    ranks: Ranks | None = None
     cache: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)

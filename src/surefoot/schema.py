@@ -249,6 +249,9 @@ class RunSpec:
     device: str = "cpu"
     augment: tuple[PartSpec, ...] = ()
     channels_last: bool = False
+    precision: str = "fp32"
+    accumulate: int = 1
+    compile: bool = False
 
     @property
     def augmentation(self) -> str:
@@ -260,6 +263,9 @@ class RunSpec:
         values = dataclasses.asdict(self)
         if self.method.tune is None:  # so that runs from before there was such a thing keep their names
             del values["method"]["tune"]
+        for name in ("precision", "accumulate", "compile"):  # likewise
+            if values[name] == getattr(RunSpec, name):
+                del values[name]
         return values
 
     @classmethod

@@ -19,6 +19,7 @@ from surefoot.imported import did_you_mean
 from surefoot.schema import RunSpec, Tracking
 
 R = TypeVar("R")
+_TAKEN_OVER = ("epochs", "batch_size", "schedule", "device", "channels_last", "precision", "accumulate", "compile")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Settings:
     schedule: Annotated[str, "Learning rate over time: cosine, linear or constant."] = RunSpec.schedule
     device: Annotated[str, "Where to train: cpu, cuda, …"] = RunSpec.device
     channels_last: Annotated[bool, "Quicker convolutions on the CPU; the last bits differ."] = RunSpec.channels_last
+    precision: Annotated[str, "Of products in forward passes: fp32 or bf16; weights are float32."] = RunSpec.precision
+    accumulate: Annotated[int, "Let a batch go through the network in so many pieces, to save memory."] = (
+        RunSpec.accumulate
+    )
+    compile: Annotated[bool, "Let torch.compile make the network quicker; the last bits differ."] = RunSpec.compile
 
     def spec(self, method: str, *, seed: int = 0) -> RunSpec:
         """Return the complete spec of a run of a method."""
@@ -58,7 +64,7 @@ class Settings:
             MODELS.parse(self.model),
             seed=seed,
             augment=read_augment(self.augment),
-            **{name: getattr(self, name) for name in ("epochs", "batch_size", "schedule", "device", "channels_last")},
+            **{name: getattr(self, name) for name in _TAKEN_OVER},
         )
 
 

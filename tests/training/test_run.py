@@ -207,7 +207,7 @@ def test_a_failure_to_start_again_loses_nothing(
     run(spec, tmp_path)
     before = content(tmp_path)
 
-    def fail(*args: object) -> None:
+    def fail(*args: object, **options: object) -> None:
         raise RunError("no")
 
     monkeypatch.setattr(experiment, "assemble", fail)

@@ -35,6 +35,7 @@ def train(
     keep_checkpoints: Annotated[int, KEEP] = 0,
     log: Annotated[str | Sequence[str] | None, LOG] = None,
     fresh: Annotated[bool, "Train again, even what is finished."] = False,
+    shard: Annotated[str, "On processes of torchrun: none keeps the network in each, fsdp2 a part of it."] = "none",
     progress: Progress | None = None,
 ) -> Run:
     """Train one run. Started again, an interrupted one goes on to the very same bits.
@@ -53,6 +54,8 @@ def train(
         keep_checkpoints: Epochs between checkpoints that stay; 0 keeps the newest only.
         log: Where to write every record as it is made, see :mod:`surefoot.integrations.logging`; the run is the same.
         fresh: Train again, even what is finished.
+        shard: Of several processes that ``torchrun`` has started, whether each holds the whole network (``none``) or a
+            part of it (``fsdp2``).
         progress: Called with the run to be made; gives a function that is called with news of it.
 
     Returns:
@@ -82,6 +85,7 @@ def train(
         tracking=watching.tracking(),
         on_progress=lambda step, n_steps, loss: listen(News(job, step, n_steps, loss)),
         listener=logs() if logs is not None else None,
+        shard=shard,
     )
     return Run(folder)
 

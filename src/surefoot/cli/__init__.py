@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import typer
 
-from surefoot.cli.app import app
+from surefoot.cli.app import app, is_first_process
 from surefoot.errors import SurefootError
 
 # click's UsageError, wherever this version of typer keeps it
@@ -40,6 +40,8 @@ def main() -> None:
     except SurefootError as error:
         if debug:
             raise
+        if error.is_told_elsewhere:
+            sys.exit(error.exit_code)
         _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -60,4 +62,6 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _warn(message: Warning | str, *place: object, **more: object) -> None:
+    if not is_first_process():  # of several that train together, which all say the same
+        return
     print("Warning: " + " ".join(str(message).split()), file=sys.stderr)

@@ -5,12 +5,14 @@ Each imports what it needs when it is called, so that ``--help`` answers at once
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from surefoot import __version__
+from surefoot.errors import InputError
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -25,6 +27,27 @@ Metrics = Annotated[
     typer.Option(help="What to show: ece,nll,brier; ece:n_bins=30; ece@temperature; your own as module:function."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; fractions, not percent.")]
+
+
+def is_first_process() -> bool:
+    """Return whether this is the one that speaks, of the processes that torchrun has started, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def refuse_several(command: str | None) -> None:
+    """Refuse to run a command in each of several processes that know nothing of each other.
+
+    Args:
+        command: Which; None for none.
+
+    Raises:
+        InputError: If torchrun has started several, and the command is not one that shares its work among them.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and command != "train":
+        raise InputError(
+            f"Expected `surefoot train` under torchrun, which shares one training among processes, but got {command}. "
+            "Start it without torchrun; `compare`, `study` and `audit` use several machines with --engine ray."
+        )
 
 
 def _show_version(value: bool) -> None:
@@ -45,5 +68,6 @@ def surefoot(
 
     Example: [bold]surefoot compare[/bold] trains SGD, SAM and CSAM on embedded data and says which one to trust.
     """
+    refuse_several(context.invoked_subcommand)
     if context.invoked_subcommand is None:
         print(context.get_help())

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from surefoot import api
-from surefoot.cli.app import AsJson, Metrics, app
+from surefoot.cli.app import AsJson, Metrics, app, is_first_process
 from surefoot.cli.options import Config, options_of
 
 
@@ -38,6 +38,8 @@ def train(options: dict[str, Any], config: Config = None, metrics: Metrics = Non
     """Train one run. Started again, an interrupted one goes on to the very same bits.
 
     Example: [bold]surefoot train --method csam --seed 7 --out runs/csam-7[/bold]
+
+    On several GPUs or machines: [bold]torchrun --nproc-per-node 4 -m surefoot train --out runs/csam …[/bold]
     """
     from surefoot.cli.progress import following
     from surefoot.cli.show import show_run
@@ -46,4 +48,5 @@ def train(options: dict[str, Any], config: Config = None, metrics: Metrics = Non
     shown = read_metrics(metrics) if metrics else None
     with following() as progress:
         run = api.train(**options, progress=progress)
-    show_run(run.folder, shown, as_json)
+    if is_first_process():
+        show_run(run.folder, shown, as_json)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.optim._sharded import is_sharded, reshard, total
+from surefoot.optim._sharded import is_sharded, total
+from surefoot.ranks import reshard
 
 if TYPE_CHECKING:
     from surefoot.optim._step import Step

@@ -83,12 +83,3 @@ def spread_like(whole: Tensor, tensor: Tensor) -> Tensor:
 
     sharded: DTensor = tensor  # type: ignore[assignment]  # see above
     return distribute_tensor(whole, sharded.device_mesh, sharded.placements, src_data_rank=None)
-
-
-def reshard(model: nn.Module | None) -> None:
-    """Let FSDP forget gathered copies of its parameters, which it may have kept and which do not know of a change."""
-    from torch.distributed.fsdp import FSDPModule
-
-    for module in model.modules() if model is not None else ():
-        if isinstance(module, FSDPModule):
-            module.reshard()

@@ -53,6 +53,7 @@ class Wrapper(Optimizer, metaclass=Making):
     """
 
     replays = False  # whether a second pass draws the random numbers of the first
+    rank_weight = 1.0  # by what a rank's losses are multiplied, whose batch is smaller or larger than the others'
     accumulates = True  # whether a closure may add to gradients of micro-batches before it: in one pass, it may
     group_options: tuple[str, ...] = ()  # what parameter groups have beside the base's own options
     needs_per_example: bool  # this and the rest are the instance's: Lightning's double asks it for what the class lacks
@@ -233,6 +234,7 @@ class Wrapper(Optimizer, metaclass=Making):
         outer = self.rules.get("outer") if step.perturbed or not step.due else None
         loss = (outer(terms, nll) if isinstance(outer, OuterLoss) else terms.per_example).mean()
         loss = loss if terms.penalty is None else loss + terms.penalty
+        loss = loss if self.rank_weight == 1 else loss * self.rank_weight
         return nonfinite_gradient(loss) if dist.is_available() and dist.is_initialized() else loss
 
     @property

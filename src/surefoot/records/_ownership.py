@@ -22,7 +22,7 @@ FILES = (
 )
 PREDICTIONS = tuple(f"{split}.npz" for split in SPLITS)
 _CHECKPOINT = re.compile(r"step-\d{8,}|\.step-\d{8,}\.\d+\.(tmp|old)")
-_CHECKPOINTED = re.compile(r"(model|state|member-\d{4,})\.safetensors|state\.json")
+_CHECKPOINTED = re.compile(r"(model|state|member-\d{4,}|shard-\d+-model-\d+-of-\d+)\.safetensors|state\.json")
 
 
 def read_header(path: Path) -> dict[str, Any] | None:

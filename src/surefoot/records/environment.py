@@ -10,12 +10,14 @@ from typing import Any
 import surefoot
 
 
-def environment(threads: int, device: str) -> dict[str, Any]:
+def environment(threads: int, device: str, ranks: int = 1, shard: str = "none") -> dict[str, Any]:
     """Describe the environment of a run.
 
     Args:
         threads: How many threads torch uses.
         device: Where the run runs.
+        ranks: How many processes train it together.
+        shard: How they share the network.
 
     Returns:
         Plain JSON values.
@@ -34,4 +36,5 @@ def environment(threads: int, device: str) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": threads,
         "device": device,
+        **({"processes": ranks, "shard": shard} if ranks > 1 or shard != "none" else {}),
     }

@@ -11,6 +11,7 @@ from surefoot.curvature.objective import LossFunction, cross_entropy, mse
 from surefoot.errors import OptionError
 from surefoot.losses.mse import MSE
 from surefoot.moment import Horizon, Moment
+from surefoot.ranks import ALONE
 from surefoot.schema import Split, SplitName
 from surefoot.seeding import generator
 from surefoot.training.predict import predict
@@ -84,7 +85,7 @@ def logits_of(moment: Moment, name: SplitName, examples: int) -> tuple[Tensor, T
     if key not in moment.cache:
         split = moment.splits[name]
         probe = Split(split.inputs[:examples], split.labels[:examples])
-        moment.cache[key] = predict(moment.model, probe).double(), probe.labels
+        moment.cache[key] = predict(moment.model, probe, moment.ranks or ALONE).double(), probe.labels
     logits, labels = moment.cache[key]
     return logits, labels
 

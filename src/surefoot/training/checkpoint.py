@@ -2,7 +2,8 @@
 
 Each checkpoint is a folder ``checkpoint/step-<n>`` that appears by one rename; then older ones are removed, but for
 those that are to be kept. ``model.safetensors`` alone is what a user of the trained network needs, or
-``member-<i>.safetensors`` where an ensemble keeps several.
+``member-<i>.safetensors`` where an ensemble keeps several. Of a network that is spread out over ranks, each writes its
+part as ``shard-<i>-…safetensors``, and only the checkpoint at the end has ``model.safetensors`` as well.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from surefoot.errors import RunError
+from surefoot.errors import InputError, RunError
+from surefoot.ranks import ALONE, Ranks
 from surefoot.records import checkpoints, remove_checkpoint, sync_folder
+from surefoot.training.shards import Sketch, is_spread, load_shards, save_shards, sketch_of
 
 Tree = Any  # nested dicts, lists and tuples of tensors and JSON values
 
 
-def pack(tree: Tree, tensors: dict[str, Tensor]) -> Any:
+def pack(tree: Tree, tensors: dict[str, Tensor], spread: dict[str, Tensor] | None = None) -> Any:
     """Move the tensors of a tree into a dictionary, leaving JSON values that say where they went.
 
     Args:
         tree: Nested dicts (with text or integer keys), lists and tuples.
         tensors: Takes the tensors, under new names.
+        spread: Takes those that are spread out over ranks, as they are.
 
     Returns:
         JSON values.
@@ -35,14 +39,18 @@ def pack(tree: Tree, tensors: dict[str, Tensor]) -> Any:
     Raises:
         RunError: If there is anything that cannot be stored without pickle.
     """
+    if isinstance(tree, Tensor) and spread is not None and is_spread(tree):
+        name = f"shards {len(spread)}"
+        spread[name] = tree.detach()
+        return {"shards": [name, *sketch_of(tree)]}
     if isinstance(tree, Tensor):
         name = str(len(tensors))
         tensors[name] = tree.detach().cpu().contiguous().clone()  # clone: tied tensors share memory
         return {"tensor": name}
     if isinstance(tree, dict):
-        return {"dict": [[key, pack(value, tensors)] for key, value in tree.items()]}
+        return {"dict": [[key, pack(value, tensors, spread)] for key, value in tree.items()]}
     if isinstance(tree, list | tuple):
-        return {type(tree).__name__: [pack(value, tensors) for value in tree]}
+        return {type(tree).__name__: [pack(value, tensors, spread) for value in tree]}
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
     kind = type(tree).__name__
@@ -62,6 +70,8 @@ def unpack(packed: Any, tensors: dict[str, Tensor]) -> Tree:
     ((kind, content),) = packed.items()
     if kind == "tensor":
         return tensors[content]
+    if kind == "shards":
+        return tensors[content[0]]
     if kind == "dict":
         return {key: unpack(value, tensors) for key, value in content}
     values = [unpack(value, tensors) for value in content]
@@ -76,6 +86,8 @@ def save_checkpoint(
     members: Sequence[dict[str, Tensor]] = (),
     *,
     keep: Callable[[int], bool] = lambda step: False,
+    ranks: Ranks = ALONE,
+    whole: dict[str, Tensor] | None = None,
 ) -> None:
     """Write a checkpoint and remove the others; what somebody else put beside them stays.
 
@@ -86,16 +98,39 @@ def save_checkpoint(
         state: Everything else.
         members: Weights that an ensemble keeps.
         keep: Says of a number of steps whether its checkpoint stays.
+        ranks: Who has parts of the tensors, and calls this together; others leave it to the first.
+        whole: Of a model that is spread out, all of it on the first rank, where that is wanted.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    final, aside = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{os.getpid()}.tmp"
-    if aside.exists():  # of an earlier process with the same number
-        remove_checkpoint(aside)
-    aside.mkdir(exist_ok=True)
-    weights: dict[str, Tensor] = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.items()}
     tensors: dict[str, Tensor] = {}
-    text = json.dumps(pack(state, tensors))
-    save_file(weights, aside / "model.safetensors")
+    spread: dict[str, Tensor] = {}
+    is_spread_out = any(map(is_spread, model.values()))
+    text = json.dumps(pack({**state, "model": model} if is_spread_out else state, tensors, spread))
+    final, aside = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{ranks.told(os.getpid())}.tmp"
+    if ranks.is_first:
+        folder.mkdir(parents=True, exist_ok=True)
+        if aside.exists():  # of an earlier process with the same number
+            remove_checkpoint(aside)
+        aside.mkdir(exist_ok=True)
+    if is_spread_out:
+        ranks.wait()
+        save_shards(aside, spread)  # which ends when all ranks have written
+    if ranks.is_first:
+        weights = whole if is_spread_out else model
+        _write(aside, text, weights, tensors, members)
+        _put_in_place(folder, aside, final, keep)
+    ranks.wait()
+
+
+def _write(
+    aside: Path,
+    text: str,
+    model: dict[str, Tensor] | None,
+    tensors: dict[str, Tensor],
+    members: Sequence[dict[str, Tensor]],
+) -> None:
+    if model is not None:
+        weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.items()}
+        save_file(weights, aside / "model.safetensors")
     for index, member in enumerate(members):
         save_file(member, aside / f"member-{index:04d}.safetensors")
     save_file(tensors, aside / "state.safetensors")
@@ -104,8 +139,11 @@ def save_checkpoint(
         with file.open("rb") as handle:
             os.fsync(handle.fileno())
     sync_folder(aside)
+
+
+def _put_in_place(folder: Path, aside: Path, final: Path, keep: Callable[[int], bool]) -> None:
     if final.exists():  # between two renames there is hardly time to be killed; to remove files takes longer
-        final.rename(folder / f".step-{step:08d}.{os.getpid()}.old")
+        final.rename(aside.with_suffix(".old"))
     aside.rename(final)
     sync_folder(folder)
     for old in checkpoints(folder, aside=True):
@@ -114,18 +152,19 @@ def save_checkpoint(
             remove_checkpoint(old, final if old.name.startswith(f".{final.name}.") else None)
 
 
-def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], Tree] | None:
+def load_checkpoint(folder: Path, mesh: Any = None) -> tuple[dict[str, Tensor], Tree] | None:
     """Read the newest checkpoint of a run.
 
     Args:
         folder: Holds the checkpoints of one run.
+        mesh: Over which ranks to spread out what was spread out when it was written; all of them call this together.
 
     Returns:
         The model's state and everything else, with the members' weights under ``"members"``; None if there is no
         checkpoint.
     """
     found = list(checkpoints(folder))
-    return _read(found[-1]) if found else None
+    return _read(found[-1], mesh) if found else None
 
 
 def load_checkpoints(folder: Path) -> Iterator[tuple[dict[str, Tensor], Tree]]:
@@ -133,10 +172,31 @@ def load_checkpoints(folder: Path) -> Iterator[tuple[dict[str, Tensor], Tree]]:
     yield from map(_read, checkpoints(folder))
 
 
-def _read(checkpoint: Path) -> tuple[dict[str, Tensor], Tree]:
-    state = unpack(json.loads((checkpoint / "state.json").read_text()), _load(checkpoint / "state.safetensors"))
+def _read(checkpoint: Path, mesh: Any = None) -> tuple[dict[str, Tensor], Tree]:
+    packed = json.loads((checkpoint / "state.json").read_text())
+    tensors = _load(checkpoint / "state.safetensors")
+    if sketches := dict(_sketches(packed)):
+        tensors |= load_shards(checkpoint, sketches, mesh)
+    elif mesh is not None:
+        raise InputError(
+            f"Expected a checkpoint of a network in shards, but {checkpoint} holds a whole one. Go on as the run "
+            "began, without --shard, or begin anew with --fresh."
+        )
+    state = unpack(packed, tensors)
     state["members"] = [_load(path) for path in sorted(checkpoint.glob("member-*.safetensors"))]
-    return _load(checkpoint / "model.safetensors"), state
+    return state.pop("model") if sketches else _load(checkpoint / "model.safetensors"), state
+
+
+def _sketches(packed: Any) -> Iterator[tuple[str, Sketch]]:
+    """Find what is in shards."""
+    if isinstance(packed, dict):
+        ((kind, content),) = packed.items()
+        if kind == "shards":
+            name, shape, dtype = content
+            yield name, (tuple(shape), dtype)
+        elif kind != "tensor":
+            for value in content:
+                yield from _sketches(value[1] if kind == "dict" else value)
 
 
 def _load(path: Path) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from surefoot.errors import DivergedError, SurefootError
 from surefoot.moment import Moment
+from surefoot.ranks import ALONE, Ranks
 from surefoot.training.tracker import Remembering, Tracker, undisturbed
 
 Values = dict[str, float | str | None]
@@ -25,6 +26,7 @@ class Panel:
         trackers: What to measure, by name.
         budget: Share of the training time to spend on it; None for whatever the trackers' own schedules take.
         clock: Gives seconds.
+        ranks: Who measures together; what the budget allows is decided by the first one's clock.
     """
 
     def __init__(
@@ -33,8 +35,10 @@ class Panel:
         budget: float | None = None,
         *,
         clock: Callable[[], float] = time.perf_counter,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.trackers = trackers
+        self._ranks = ranks
         self._share = None if budget is None else budget / max(1, len(trackers))
         self._clock = clock
         self._used = dict.fromkeys(trackers, 0.0)
@@ -42,6 +46,10 @@ class Panel:
         self._untold = 0.0  # seconds of trackers that nobody has asked for yet
         self._step: int | None = None
         self._left = clock()  # when the last look ended: what comes after it is training
+
+    def is_due(self, step: int) -> bool:
+        """Return whether any tracker wants to measure after so many steps."""
+        return any(tracker.due(step) for tracker in self.trackers.values())
 
     def measure(self, moment: Moment, *, everything: bool = False) -> Iterator[tuple[str, Values]]:
         """Measure what is due at this moment.
@@ -60,7 +68,7 @@ class Panel:
         for name, tracker in self.trackers.items():
             if not (everything or tracker.due(moment.step)):
                 continue
-            if self._share is not None and self._used[name] > self._share * self._trained:
+            if self._share is not None and self._ranks.told(self._used[name] > self._share * self._trained):
                 yield name, SKIPPED
                 continue
             start = self._clock()

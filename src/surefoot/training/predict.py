@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -9,18 +11,20 @@ from surefoot.ensembles import Ensemble, log_mean_probs
 from surefoot.errors import DivergedError
 from surefoot.modes import in_eval_mode
 from surefoot.optim import Wrapper
+from surefoot.ranks import ALONE, Ranks, reshard
 from surefoot.schema import Split
 
 CHUNK = 1000
 
 
 @torch.no_grad()
-def predict(model: nn.Module, split: Split) -> Tensor:
+def predict(model: nn.Module, split: Split, ranks: Ranks = ALONE) -> Tensor:
     """Evaluate a model in eval mode, chunk by chunk; its mode is as before afterwards.
 
     Args:
         model: A classifier.
         split: The examples.
+        ranks: Who shares the chunks; all of them call this together, and all get all logits.
 
     Returns:
         Logits on the CPU, float32, shape ``(n, classes)``.
@@ -30,13 +34,30 @@ def predict(model: nn.Module, split: Split) -> Tensor:
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     with in_eval_mode(model):
-        logits = torch.cat([model(inputs.to(device)).float().cpu() for inputs in split.inputs.split(CHUNK)])
+        logits = torch.cat(list(_by_chunk(model, split.inputs.split(CHUNK), device, ranks)))
     if not logits.isfinite().all():
         raise DivergedError("Expected finite logits, but got NaN or infinity. Lower the learning rate.")
     return logits
 
 
-def predict_together(ensemble: Ensemble, model: nn.Module, optimizer: Wrapper, split: Split, seed: int) -> Tensor:
+def _by_chunk(model: nn.Module, chunks: Sequence[Tensor], device: torch.device, ranks: Ranks) -> Iterator[Tensor]:
+    """Evaluate one chunk after another. On several ranks each takes every n-th, and equally many: others may wait."""
+    for first in range(0, len(chunks), ranks.n):
+        mine = chunks[min(first + ranks.rank, len(chunks) - 1)]
+        logits = model(mine.to(device)).float().cpu()
+        if ranks.is_alone:
+            yield logits
+            continue
+        padded = logits.new_zeros((len(chunks[0]), *logits.shape[1:]))
+        padded[: len(logits)] = logits
+        found = ranks.gathered(padded)
+        yield from (each[: len(chunk)] for each, chunk in zip(found, chunks[first : first + ranks.n], strict=False))
+    reshard(model)
+
+
+def predict_together(
+    ensemble: Ensemble, model: nn.Module, optimizer: Wrapper, split: Split, seed: int, ranks: Ranks = ALONE
+) -> Tensor:
     """Evaluate all that an ensemble predicts with.
 
     Args:
@@ -45,9 +66,11 @@ def predict_together(ensemble: Ensemble, model: nn.Module, optimizer: Wrapper, s
         optimizer: Trained it.
         split: The examples.
         seed: Determines what is drawn.
+        ranks: Who shares the work, where it is one network that draws nothing.
 
     Returns:
         Logits where there is one network or sample; else the log of the mean probability, whose softmax is that mean.
     """
-    found = [predict(model, split) for _ in ensemble.forward_passes(model, optimizer, seed)]
+    sharing = ranks if type(ensemble) is Ensemble else ALONE
+    found = [predict(model, split, sharing) for _ in ensemble.forward_passes(model, optimizer, seed)]
     return found[0] if len(found) == 1 else log_mean_probs(torch.stack(found).double()).float()

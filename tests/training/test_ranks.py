@@ -1,0 +1,205 @@
+"""One training on several processes: real ones, started by torchrun."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import surefoot as sf
+from surefoot.assembly import splits_of
+from surefoot.cli.app import refuse_several
+from surefoot.errors import DivergedError, InputError
+from surefoot.ranks import ALONE, Ranks
+from surefoot.records import RunFolder
+from surefoot.trained import trained_model
+from surefoot.training import predict
+from tests.optim.distributed.launch import ROOT, torchrun
+from tests.patience import PATIENCE
+from tests.runs import content
+
+HERE = Path(__file__).parent
+SMALL = {"data": "digits", "model": "mlp:width=16", "epochs": 2, "keep_checkpoints": 1}
+TOGETHER = "csam:perturbation=synchronised"
+METHODS = {
+    "csam": {"method": TOGETHER},
+    "steered": {"method": "csam:tune=auto,perturbation=synchronised", "track": "standard"},
+    "uneven": {"method": "sgd", "batch_size": 131},
+    "pieces": {"method": TOGETHER, "accumulate": 3},
+    "drawn": {"method": "mixup + sgd", "augment": "none"},
+    "remembered": {"method": "adafocal + sgd"},
+    "members": {"method": "deep:members=2 + sgd"},
+    "averaged": {"method": "swa + sgd"},
+    "shards": {"method": TOGETHER, "shard": "fsdp2"},
+}
+STOPPED = 12  # of 18 steps; there is a checkpoint after 9
+ON_FOUR = {
+    "csam": {"method": TOGETHER},
+    "shards": {"method": TOGETHER, "shard": "fsdp2"},
+    "apart": {"method": "csam"},
+}
+
+
+def logits(path):
+    return RunFolder(path).predictions("test").logits
+
+
+def stopping(folder, name):
+    return f"tests.training.stopping:Stop:step={STOPPED},marker={folder / name}.stopped"
+
+
+def launch(n, jobs, **how):
+    done = torchrun(n, HERE / "on_ranks.py", json.dumps(jobs), **how)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Each method trained by one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    for name, job in METHODS.items():
+        sf.train(out=folder / name, **SMALL, **{key: value for key, value in job.items() if key != "shard"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Each method trained by two processes; one of them twice, some stopped before their end."""
+    folder = tmp_path_factory.mktemp("two")
+    jobs = [{"out": str(folder / name), **SMALL, **job} for name, job in METHODS.items()]
+    jobs += [{"out": str(folder / "again"), **SMALL, **METHODS["steered"]}]
+    jobs += [
+        {"out": str(folder / f"stopped-{name}"), "track": stopping(folder, name), **SMALL, **job}
+        for name, job in ON_FOUR.items()
+    ]
+    launch(2, jobs)
+    assert [RunFolder(folder / f"stopped-{name}").done() for name in ON_FOUR] == [None] * len(ON_FOUR)
+    return folder
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_two_ranks_are_one_with_the_joint_batch(name, alone, two):
+    assert np.abs(logits(alone / name) - logits(two / name)).max() < 1e-4
+    one, both = RunFolder(alone / name).steps(), RunFolder(two / name).steps()
+    assert [set(record) for record in one] == [set(record) for record in both]
+    losses = [[record["loss"] for record in records if "loss" in record] for records in (one, both)]
+    np.testing.assert_allclose(*losses, rtol=1e-3)
+
+
+def test_two_ranks_give_the_same_bits_again(two):
+    first, again = content(two / "steered"), content(two / "again")
+    assert first.keys() == again.keys()
+    assert [name for name in first if first[name] != again[name]] == []
+
+
+def test_the_folder_says_who_trained(alone, two):
+    environment = RunFolder(two / "shards").environment
+    assert (environment["processes"], environment["shard"]) == (2, "fsdp2")
+    assert "processes" not in RunFolder(alone / "csam").environment
+
+
+def test_a_network_in_shards_can_be_loaded_whole(two):
+    files = {file.name for file in max((two / "shards" / "checkpoint").iterdir()).iterdir()}
+    assert {"model.safetensors", "state.json", "state.safetensors"} < files
+    assert len([name for name in files if name.startswith("shard-")]) == 2
+    folder = RunFolder(two / "shards")
+    found = predict(trained_model(folder), splits_of(folder.spec).test)
+    np.testing.assert_allclose(found.numpy(), logits(folder.path), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def four(two):
+    """What two processes have begun, ended by four."""
+    jobs = [{"out": str(two / f"stopped-{name}"), **SMALL, **job} for name, job in ON_FOUR.items()]
+    return launch(4, jobs)
+
+
+@pytest.mark.parametrize("name", ["csam", "shards"])
+def test_another_number_of_ranks_goes_on(name, alone, two, four):
+    found = RunFolder(two / f"stopped-{name}")
+    assert found.done() is not None
+    assert np.abs(logits(alone / "csam") - logits(found.path)).max() < 1e-4
+
+
+def test_it_is_said_what_the_number_of_ranks_changes(four):
+    said = [line for line in four.stderr.splitlines() if "instead of 2" in line]
+    assert len(said) == 1
+    assert "goes on with 4 processes" in said[0]
+    assert "every process climbs along its own gradient" in said[0]
+
+
+def test_one_process_ends_what_two_began_in_shards(tmp_path, alone):
+    job = {"out": str(tmp_path / "run"), "track": stopping(tmp_path, "x"), **SMALL, **METHODS["shards"]}
+    launch(2, [job])
+    assert RunFolder(tmp_path / "run").done() is None
+    sf.train(out=tmp_path / "run", **SMALL, method=TOGETHER)
+    assert np.abs(logits(alone / "csam") - logits(tmp_path / "run")).max() < 1e-4
+
+
+def command(folder, *more):
+    small = ["--data", "digits", "--model", "mlp:width=16", "--epochs", "2", "--keep-checkpoints", "1"]
+    return ["-m", "surefoot", "train", "--out", str(folder), "--method", "csam + mc_dropout", *small, *more]
+
+
+def test_a_killed_rank_loses_nothing(tmp_path):
+    """The group is started again, and goes on to the same bits, dropout's random numbers included."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    watched = f"tests.training.stopping:Stop:step={STOPPED},rank=1,marker={tmp_path / 'killed'}"
+    said = []
+    for name in ("killed", "undisturbed"):  # the first one leaves the marker, so that nobody is killed in the second
+        run = [*start, *command(tmp_path / f"run-{name}", "--track", watched)]
+        done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stdout.count("test: accuracy") == 1  # rank 0 speaks alone
+        said.append(done.stderr)
+    assert (tmp_path / "killed").exists()
+    assert "Signal 9 (SIGKILL)" in said[0] or "exitcode: -9" in said[0]
+    assert "-9" not in said[1]
+    killed, undisturbed = (content(tmp_path / f"run-{name}") for name in ("killed", "undisturbed"))
+    assert killed.keys() == undisturbed.keys()
+    assert [name for name in killed if killed[name] != undisturbed[name]] == []
+
+
+def test_refusals(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="Expected processes started by torchrun with --shard fsdp2"):
+        sf.train(out="nowhere", shard="fsdp2", **SMALL)
+    with pytest.raises(InputError, match="Expected --shard none or fsdp2, but got 'all'"):
+        sf.train(out="nowhere", shard="all", **SMALL)
+    with pytest.raises(InputError, match="Expected --precision fp32 or bf16, but got 'fp8'"):
+        sf.train(out="nowhere", precision="fp8", **SMALL)
+    with pytest.raises(InputError, match="Expected --accumulate ≥ 1, but got 0"):
+        sf.train(out="nowhere", accumulate=0, **SMALL)
+    with pytest.raises(InputError, match=r"Expected an optimizer that takes a batch as a whole .* but SAM works on"):
+        sf.train(out="nowhere", method="sam:m=4", accumulate=2, **SMALL)
+    assert [path.name for path in tmp_path.rglob("*")] in ([], ["nowhere", ".lock"])
+
+
+def test_commands_that_share_nothing_are_refused(monkeypatch):
+    refuse_several("compare")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    refuse_several("train")
+    with pytest.raises(InputError, match=r"Expected `surefoot train` under torchrun, .* but got compare"):
+        refuse_several("compare")
+
+
+def test_a_share_per_rank():
+    for n in (4, 7, 64):
+        shares = [Ranks(rank, 3).share(n) for rank in range(3)]
+        assert [row for share in shares for row in range(share.start, share.stop)] == list(range(n))
+        assert sum(Ranks(rank, 3).weight(n) for rank in range(3)) == pytest.approx(3)
+    assert ALONE.weight(7) == 1
+
+
+def test_an_error_of_the_first_rank_is_raised_as_it_is():
+    def fail():
+        raise DivergedError("no")
+
+    with pytest.raises(DivergedError, match="no") as caught:
+        ALONE.by_first(fail)
+    assert not caught.value.is_told_elsewhere
