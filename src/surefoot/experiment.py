@@ -13,6 +13,7 @@ import torch
 
 import surefoot
 from surefoot.assembly import assemble, fingerprint_of, member_seed, splits_of, whole_horizon
+from surefoot.data.stored import set_load_workers
 from surefoot.errors import InputError
 from surefoot.evaluate import evaluate
 from surefoot.ranks import Ranks, together
@@ -69,6 +70,7 @@ def run(
     on_progress: Progress | None = None,
     listener: RunListener | None = None,
     shard: str = "none",
+    load_workers: int = 0,
 ) -> RunFolder:
     """Train, predict and measure; or go on where an earlier process stopped; or find that all is done.
 
@@ -84,6 +86,7 @@ def run(
         listener: Hears every record as it is made; of a finished run, that it is finished.
         shard: Of processes that torchrun has started, whether each has a replica of the network (``none``) or a part
             of it (``fsdp2``).
+        load_workers: Processes that read data ahead which are not in memory; the run is the same.
 
     Returns:
         The finished run.
@@ -92,6 +95,7 @@ def run(
         InputError: If the folder holds another run or somebody's own files, or the parts do not fit together.
     """
     torch.set_num_threads(threads)
+    set_load_workers(load_workers)
     folder = RunFolder(path)
     with together(spec.device) as ranks, ExitStack() as held:
         name = ranks.alike(lambda: run_id(spec))

@@ -36,6 +36,7 @@ def train(
     log: Annotated[str | Sequence[str] | None, LOG] = None,
     fresh: Annotated[bool, "Train again, even what is finished."] = False,
     shard: Annotated[str, "On processes of torchrun: none keeps the network in each, fsdp2 a part of it."] = "none",
+    load_workers: Annotated[int, "Processes that read pictures ahead, of data with in_memory=false."] = 2,
     progress: Progress | None = None,
 ) -> Run:
     """Train one run. Started again, an interrupted one goes on to the very same bits.
@@ -56,6 +57,7 @@ def train(
         fresh: Train again, even what is finished.
         shard: Of several processes that ``torchrun`` has started, whether each holds the whole network (``none``) or a
             part of it (``fsdp2``).
+        load_workers: Processes that read data ahead which are not in memory; the run is the same.
         progress: Called with the run to be made; gives a function that is called with news of it.
 
     Returns:
@@ -86,6 +88,7 @@ def train(
         on_progress=lambda step, n_steps, loss: listen(News(job, step, n_steps, loss)),
         listener=logs() if logs is not None else None,
         shard=shard,
+        load_workers=load_workers,
     )
     return Run(folder)
 

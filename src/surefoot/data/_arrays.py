@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,15 +13,12 @@ import torch
 from surefoot.data._classes import check_labels, check_some_choice, count_classes, read_labels, renumbered
 from surefoot.data._divide import DEFAULT, Array, Division, divide
 from surefoot.data._standardise import Kind, check_same_scale, kind_of, measure, to_inputs
+from surefoot.data.stored import Readable, Stored
 from surefoot.errors import InputError
-from surefoot.schema import SPLITS, Split, SplitName, Splits
+from surefoot.schema import SPLITS, Rows, Split, SplitName, Splits
+from surefoot.seeding import generator
 
-
-class Readable(Protocol):
-    """An array, or whatever reads rows when they are asked for."""
-
-    def __getitem__(self, rows: Array, /) -> Array:
-        """Return these rows."""
+MEASURED = 5_000  # training rows that say how inputs are scaled, where they are not all in memory
 
 
 def splits_from_arrays(
@@ -75,6 +72,7 @@ def splits_from_rows(
     division: Division = DEFAULT,
     class_names: Sequence[str] | None = None,
     kind: str | None = None,
+    marks: Mapping[SplitName, Sequence[str]] | None = None,
 ) -> Splits:
     """Divide what can be read row by row; what no split needs is never read.
 
@@ -85,6 +83,7 @@ def splits_from_rows(
         division: Who gets which rows.
         class_names: One name per class; else the class numbers, all of which must be there.
         kind: What the inputs are, see :func:`splits_from_arrays`.
+        marks: Leave the inputs in their files: one text per row tells them apart, such as a file's name and size.
 
     Returns:
         The three splits.
@@ -92,6 +91,8 @@ def splits_from_rows(
     names = tuple(class_names or map(str, range(count_classes(labels, origin))))
     rows = divide(labels, division)
     sources: dict[SplitName, SplitName] = {name: rows[name].source for name in SPLITS}  # type: ignore[misc]  # a part has the name of a split
+    if marks is not None:
+        return _stored_splits(inputs, labels, rows, marks, names, origin, kind)
     parts = {
         name: (inputs[sources[name]][rows[name].numbers], labels[sources[name]][rows[name].numbers]) for name in SPLITS
     }
@@ -108,6 +109,38 @@ def splits_from_rows(
         for name, split in splits.items():
             check_same_scale(split.inputs, f"{origin}, {name} split")
     return Splits(**splits, class_names=names, fingerprint=_fingerprint(parts, known), scaling=scaling)
+
+
+def _stored_splits(
+    inputs: Mapping[SplitName, Readable],
+    labels: Mapping[SplitName, Array],
+    rows: Mapping[SplitName, Rows],
+    marks: Mapping[SplitName, Sequence[str]],
+    names: tuple[str, ...],
+    origin: str,
+    kind: str | None,
+) -> Splits:
+    """Make splits whose inputs stay in their files; some training rows, drawn once and for all, give the scaling."""
+    train = rows["train"]
+    chosen = torch.randperm(len(train.numbers), generator=generator(0, "measured rows"))[:MEASURED].sort().values
+    sample = inputs["train"][train.numbers[chosen.numpy()]]
+    known = kind_of(sample, kind, origin)
+    scaling = measure(sample, known)
+    shape = to_inputs(sample[:1], scaling, known).shape[1:]
+    digest = hashlib.sha256(f"stored {known} {tuple(shape)}".encode())
+    splits = {}
+    for name in SPLITS:
+        part: Any = rows[name].source
+        numbers, own = rows[name].numbers, labels[part][rows[name].numbers]
+        check_labels(own, len(names), f"{origin}, {name} split")
+        if not len(own):
+            raise InputError(f"Expected at least one example, but got an empty {origin}, {name} split. Give it some.")
+        for number, label in zip(numbers.tolist(), own.tolist(), strict=True):
+            digest.update(f"{name} {marks[part][number]} {label}\n".encode())
+        held = Stored(inputs[part], numbers, scaling, known, shape)
+        splits[name] = Split(held, torch.from_numpy(own), rows[name])  # type: ignore[arg-type]  # rows like a tensor's
+    check_some_choice(splits["train"].labels.numpy(), names, f"{origin}, train split")
+    return Splits(**splits, class_names=names, fingerprint=digest.hexdigest(), scaling=scaling)
 
 
 def relabel(

@@ -37,6 +37,7 @@ def hf(
     split_seed: int = 0,
     n_train: int | None = None,
     n_test: int | None = None,
+    in_memory: bool = True,
 ) -> Splits:
     """A data set of the Hugging Face hub, pictures or texts: hf:NAME; needs the extra ``hf``.
 
@@ -53,6 +54,8 @@ def hf(
         split_seed: Determines which ones.
         n_train: Train on no more than so many.
         n_test: Test on no more than so many.
+        in_memory: For pictures: decode all at the start; false decodes each when it is needed. Then the library's own
+            fingerprint tells one data set from another.
 
     Returns:
         The three splits.
@@ -80,7 +83,8 @@ def hf(
             class_names=names,
         )
     columns = {part: _Column(table, key, name) for part, table in parts.items()}
-    return splits_from_rows(columns, numbers, origin=name, division=division, class_names=names)
+    marks = None if in_memory else {part: [f"{table._fingerprint}"] * len(table) for part, table in parts.items()}
+    return splits_from_rows(columns, numbers, origin=name, division=division, class_names=names, marks=marks)
 
 
 class _Column:

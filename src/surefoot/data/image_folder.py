@@ -89,7 +89,9 @@ def pictures_in(folder: Path, classes: Sequence[str]) -> tuple[list[Path], Array
     return files, np.array(labels, np.int64)
 
 
-def read_folders(root: Path, parts: dict[SplitName, str], size: int, division: Division) -> Splits:
+def read_folders(
+    root: Path, parts: dict[SplitName, str], size: int, division: Division, *, in_memory: bool = True
+) -> Splits:
     """Make splits of folders of pictures.
 
     Args:
@@ -97,6 +99,7 @@ def read_folders(root: Path, parts: dict[SplitName, str], size: int, division: D
         parts: Name of the folder of each part.
         size: Pixels per side.
         division: Who gets which pictures.
+        in_memory: Whether all are read at once; else each when it is needed.
 
     Returns:
         The three splits.
@@ -109,12 +112,15 @@ def read_folders(root: Path, parts: dict[SplitName, str], size: int, division: D
     _pillow()
     classes = sorted(each.name for each in (root / parts["train"]).iterdir() if each.is_dir())
     inputs, labels = {}, {}
+    marks: dict[SplitName, list[str]] | None = None if in_memory else {}
     for part, name in parts.items():
         files, labels[part] = pictures_in(root / name, classes)
         if not files:
             raise InputError(f"Expected pictures in {root / name}/CLASS/, but there are none. Put some there.")
         inputs[part] = Pictures(files, size)
-    return splits_from_rows(inputs, labels, origin=str(root), division=division, class_names=classes)
+        if marks is not None:
+            marks[part] = [f"{file.relative_to(root).as_posix()} {file.stat().st_size}" for file in files]
+    return splits_from_rows(inputs, labels, origin=str(root), division=division, class_names=classes, marks=marks)
 
 
 @DATA.register("image_folder", licence="yours")
@@ -126,6 +132,7 @@ def image_folder(
     split_seed: int = 0,
     n_train: int | None = None,
     n_test: int | None = None,
+    in_memory: bool = True,
 ) -> Splits:
     """Your pictures as FOLDER/train/CLASS/*.jpg and FOLDER/test/… (or val/…): image_folder:FOLDER.
 
@@ -138,6 +145,8 @@ def image_folder(
         split_seed: Determines which ones.
         n_train: Train on no more than so many; the others are not even read.
         n_test: Test on no more than so many.
+        in_memory: Read all pictures at the start; false reads each when it is needed, for more than memory holds. Then
+            names and sizes of the files, not their content, tell one data set from another.
 
     Returns:
         The three splits.
@@ -156,7 +165,7 @@ def image_folder(
     if len(there) == 3:
         parts["calibration"] = "val"
     division = Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test)
-    return read_folders(root, parts, size, division)
+    return read_folders(root, parts, size, division, in_memory=in_memory)
 
 
 @DATA.register("imagenet", marks=IMAGENET, licence="for non-commercial research")
@@ -168,10 +177,12 @@ def imagenet(
     split_seed: int = 0,
     n_train: int | None = None,
     n_test: int | None = None,
+    in_memory: bool = True,
 ) -> Splits:
-    """ImageNet as folders train/WNID and val/WNID; a fifth of val calibrates, the rest tests; all is kept in memory.
+    """ImageNet as folders train/WNID and val/WNID; a fifth of val calibrates, the rest tests.
 
-    Needs the extra ``images``. All 1,281,167 pictures at size 64 take 63 GB as floats: choose n_train and size.
+    Needs the extra ``images``. All 1,281,167 pictures at size 64 take 63 GB as floats: choose n_train and size, or
+    in_memory=false.
 
     Args:
         path: The folder with train and val; else it is searched for.
@@ -180,6 +191,8 @@ def imagenet(
         split_seed: Determines which ones.
         n_train: Train on no more than so many; the others are not even read.
         n_test: Test on no more than so many.
+        in_memory: Read all pictures at the start; false reads each when it is needed, for more than memory holds. Then
+            names and sizes of the files, not their content, tell one data set from another.
 
     Returns:
         The three splits.
@@ -188,4 +201,4 @@ def imagenet(
     if not (root / "train").is_dir():
         raise InputError(f"Expected folders train and val in {root}, but there is no train. Put it there.")
     division = Division(calibration, "test", split_seed, n_train, n_test)
-    return read_folders(root, {"train": "train", "test": "val"}, size, division)
+    return read_folders(root, {"train": "train", "test": "val"}, size, division, in_memory=in_memory)

@@ -12,7 +12,7 @@ from surefoot.errors import OptionError
 from surefoot.losses.mse import MSE
 from surefoot.moment import Horizon, Moment
 from surefoot.ranks import ALONE
-from surefoot.schema import Split, SplitName
+from surefoot.schema import SplitName
 from surefoot.seeding import generator
 from surefoot.training.predict import predict
 
@@ -83,8 +83,7 @@ def logits_of(moment: Moment, name: SplitName, examples: int) -> tuple[Tensor, T
     """
     key = "logits", name, examples
     if key not in moment.cache:
-        split = moment.splits[name]
-        probe = Split(split.inputs[:examples], split.labels[:examples])
+        probe = moment.splits[name].first(examples)
         moment.cache[key] = predict(moment.model, probe, moment.ranks or ALONE).double(), probe.labels
     logits, labels = moment.cache[key]
     return logits, labels

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
+from surefoot.data.stored import batches_of
 from surefoot.ensembles import Ensemble, log_mean_probs
 from surefoot.errors import DivergedError
 from surefoot.modes import in_eval_mode
@@ -34,24 +35,26 @@ def predict(model: nn.Module, split: Split, ranks: Ranks = ALONE) -> Tensor:
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     with in_eval_mode(model):
-        logits = torch.cat(list(_by_chunk(model, split.inputs.split(CHUNK), device, ranks)))
+        logits = torch.cat(list(_by_chunk(model, split.inputs, device, ranks)))
     if not logits.isfinite().all():
         raise DivergedError("Expected finite logits, but got NaN or infinity. Lower the learning rate.")
     return logits
 
 
-def _by_chunk(model: nn.Module, chunks: Sequence[Tensor], device: torch.device, ranks: Ranks) -> Iterator[Tensor]:
+def _by_chunk(model: nn.Module, inputs: Tensor, device: torch.device, ranks: Ranks) -> Iterator[Tensor]:
     """Evaluate one chunk after another. On several ranks each takes every n-th, and equally many: others may wait."""
-    for first in range(0, len(chunks), ranks.n):
-        mine = chunks[min(first + ranks.rank, len(chunks) - 1)]
-        logits = model(mine.to(device)).float().cpu()
+    chunks = [slice(start, min(start + CHUNK, len(inputs))) for start in range(0, len(inputs), CHUNK)]
+    rounds = range(0, len(chunks), ranks.n)
+    mine = [chunks[min(first + ranks.rank, len(chunks) - 1)] for first in rounds]
+    for first, chunk in zip(rounds, batches_of(inputs, mine), strict=True):
+        logits = model(chunk.to(device)).float().cpu()
         if ranks.is_alone:
             yield logits
             continue
-        padded = logits.new_zeros((len(chunks[0]), *logits.shape[1:]))
+        padded = logits.new_zeros((chunks[0].stop, *logits.shape[1:]))
         padded[: len(logits)] = logits
-        found = ranks.gathered(padded)
-        yield from (each[: len(chunk)] for each, chunk in zip(found, chunks[first : first + ranks.n], strict=False))
+        there = chunks[first : first + ranks.n]
+        yield from (each[: its.stop - its.start] for each, its in zip(ranks.gathered(padded), there, strict=False))
     reshard(model)
 
 

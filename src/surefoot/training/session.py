@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from surefoot.batches import nth_batch
+from surefoot.data.stored import Stored, batches_of
 from surefoot.ensembles import innermost
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Batch, Scene
@@ -55,6 +57,9 @@ class Session:
         self.finished = False
         self.passes: float = 0
         self.order = torch.empty(0, dtype=torch.long)
+        self.feed: Iterator[Tensor] = iter(())
+        self.is_stored = isinstance(splits.train.inputs, Stored)
+        self._own = f"/rank {ranks.rank}" if ranks.rank else ""
         self.batch: tuple[Tensor, Tensor] | None = None
         self.pending: list[dict[str, Any]] = []
         self.stamp: dict[str, Any] = {"run": folder.run_id, "seed": seed}
@@ -102,7 +107,7 @@ class Session:
             seed_everything(self.seed, f"train/rank {self.ranks.rank}/step {self.step}")
         if len(states) != self.ranks.n:
             self.sessions.append([self.step, self.ranks.n])
-            differs = depends_on_ranks(self.trainee, self._some_examples())
+            differs = depends_on_ranks(self.trainee, self._some_examples(), is_stored=self.is_stored)
             if self.ranks.is_first and differs:
                 warnings.warn(
                     f"The run goes on with {self.ranks.n} processes instead of {len(states)}, and is not what either "
@@ -190,7 +195,8 @@ class Session:
         if position == 0 or not len(self.order):
             draw = generator(self.seed, f"order/{epoch - self.start // self.length.steps_per_epoch}")
             self.order = torch.randperm(len(self.splits.train), generator=draw)
-        rows = self.order[nth_batch(position, len(self.order), self.length.steps_per_epoch)]
+            self.feed = self._read_ahead(position)
+        rows = self._rows(position)
         rates = [group["lr"] for group in self.trainee.optimizer.param_groups]
         try:
             cost = self.trainee.loss.passes
@@ -221,23 +227,40 @@ class Session:
         return error
 
     def _learn(self, rows: Tensor, step: int) -> float:
-        model, objective = self.trainee.model, self.trainee.loss
-        train, scene = self.splits.train, self._scene(step - self.start)
-        inputs = train.inputs[rows].to(self.device)
+        model, objective, place = self.trainee.model, self.trainee.loss, step - self.start
+        scene, labels = self._scene(place), self.splits.train.labels
+        share = self.ranks.share(len(rows))
+        formed = rows[share] if self.is_stored else rows  # what is in memory, all ranks have, and draw for it alike
+        draw = generator(self.seed, f"augment/{place}{self._own if self.is_stored else ''}")
+        inputs = next(self.feed).to(self.device)
         if self.trainee.augment is not None:
-            inputs = self.trainee.augment(inputs, generator(self.seed, f"augment/{step - self.start}"))
-        found = Batch(inputs, train.labels[rows].to(self.device), rows.to(self.device))
+            inputs = self.trainee.augment(inputs, draw)
+        found = Batch(inputs, labels[formed].to(self.device), formed.to(self.device))
         batch = objective.prepare(model, found, scene)
         self.batch = found.inputs, found.labels
-        self.trainee.optimizer.rank_weight = self.ranks.weight(len(batch))
-        mine = batch if self.ranks.is_alone else batch[self.ranks.share(len(batch))]
+        self.trainee.optimizer.rank_weight = self.ranks.weight(len(rows))
+        mine = batch if len(formed) < len(rows) or self.ranks.is_alone else batch[share]
         loss, outputs = take_step(self.called, self.trainee.optimizer, mine, self.trainee.pieces)
-        objective.observe(batch, self.ranks.joined(outputs, len(batch)))
+        outputs = self.ranks.joined(outputs, len(rows))
+        if len(formed) < len(rows):  # a loss remembers by labels and places, which all ranks know
+            batch = Batch(inputs.new_empty(len(rows), 0), labels[rows].to(self.device), rows.to(self.device))
+        objective.observe(batch, outputs)
         self.trainee.schedule.step()
         self.trainee.ensemble.step_end(model, step + 1 - self.start, self.length)
         if (step + 1) % self.length.steps_per_epoch == 0:
             objective.epoch_end(model, scene)
         return float("nan") if loss is None else loss.item()
+
+    def _rows(self, position: int) -> Tensor:
+        """Return the examples of one of the epoch's batches, of all ranks."""
+        return self.order[nth_batch(position, len(self.order), self.length.steps_per_epoch)]
+
+    def _read_ahead(self, position: int) -> Iterator[Tensor]:
+        """Go through the inputs of the epoch's batches, from a position on; of stored ones, this rank's share."""
+        batches = [self._rows(each) for each in range(position, self.length.steps_per_epoch)]
+        if self.is_stored:
+            batches = [rows[self.ranks.share(len(rows))] for rows in batches]
+        return batches_of(self.splits.train.inputs, batches)
 
     def _scene(self, step: int) -> Scene:
         def logits(split: SplitName) -> Tensor:
@@ -245,7 +268,8 @@ class Session:
             return predict(self.trainee.model, self.splits[split], self.ranks)
 
         lr = float(self.trainee.optimizer.param_groups[0]["lr"])
-        return Scene(self.splits, generator(self.seed, f"loss/{step}"), logits, lr)
+        drawn = generator(self.seed, f"loss/{step}{self._own if self.is_stored else ''}")
+        return Scene(self.splits, drawn, logits, lr)
 
     def _track(self) -> None:
         epoch, trainee = self.step // self.length.steps_per_epoch, self.trainee
