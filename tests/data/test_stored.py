@@ -9,24 +9,20 @@ from PIL import Image
 import surefoot as sf
 from surefoot.data import hf, image_folder
 from surefoot.data.stored import Stored, batches_of, set_load_workers
+from surefoot.data.streamed import Streamed
 from surefoot.errors import InputError
+from surefoot.moment import Horizon
+from surefoot.ranks import ALONE
 from surefoot.records import RunFolder
+from surefoot.training.feed import Feed
+from tests.data.pictures import write_folders, write_parquet
 
 SETTINGS = {"model": "mlp:width=8", "epochs": 2, "batch_size": 16, "augment": "flip", "keep_checkpoints": 1}
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
-    """Two classes of small pictures, one a little brighter."""
-    root, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
-    for part, n in (("train", 40), ("test", 10)):
-        for label, name in enumerate(("dark", "light")):
-            folder = root / part / name
-            folder.mkdir(parents=True)
-            for number in range(n):
-                pixels = rng.integers(0, 200, (8, 8, 3)) + 40 * label
-                Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number}.png")
-    return root
+    return write_folders(tmp_path_factory.mktemp("pictures"))
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +111,49 @@ def test_pictures_of_the_library_datasets_stay_on_disk(tmp_path):
     assert torch.equal(there.train.inputs[:], here.train.inputs)
     set_load_workers(2)
     assert torch.equal(torch.cat(list(batches_of(there.test.inputs, [slice(0, 4), slice(4, 10)]))), here.test.inputs)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return write_parquet(tmp_path_factory.mktemp("saved"))
+
+
+def test_a_stream_has_the_rows_of_the_data_set(saved):
+    here, there = (hf(name=str(saved), streaming=streamed) for streamed in (False, True))
+    assert isinstance(there.train.inputs, Streamed)
+    assert there.input_shape == here.input_shape
+    for split in ("train", "calibration", "test"):
+        assert torch.equal(there[split].labels, here[split].labels)
+        np.testing.assert_allclose(
+            there[split].inputs[:], here[split].inputs, atol=1e-5
+        )  # the scaling is summed otherwise
+    with pytest.raises(InputError, match="Expected inputs in the order in which they are streamed"):
+        there.train.inputs[torch.tensor([3, 1])]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_of_a_stream_has_every_example_once(saved, workers):
+    set_load_workers(workers)
+    train = hf(name=str(saved), streaming=True).train
+    length = Horizon.of(len(train), epochs=1, batch_size=16)
+    whole, other = (list(Feed(train, length, ALONE).epoch(seed, 0)) for seed in (0, 1))
+    places = torch.cat([fed.rows for fed in whole])
+    assert places.sort().values.tolist() == list(range(len(train)))
+    assert places.tolist() != torch.cat([fed.rows for fed in other]).tolist()
+    everything = train.inputs[:]
+    assert all(torch.equal(fed.inputs, everything[fed.rows]) for fed in whole)
+    rest = list(Feed(train, length, ALONE).epoch(0, 0, position=2))
+    assert [fed.rows.tolist() for fed in rest] == [fed.rows.tolist() for fed in whole[2:]]
+
+
+def test_a_run_on_a_stream_goes_on_to_the_same_bits(saved, tmp_path):
+    settings = {"model": "mlp:width=8", "epochs": 2, "batch_size": 16, "augment": "flip", "checkpoint_every": 0}
+    settings |= {"data": f"hf:name={saved},streaming=true"}
+    sf.train(out=tmp_path / "whole", load_workers=0, **settings)
+    stop = f"tests.training.stopping:Stop:step=5,marker={tmp_path / 'stopped'}"
+    with pytest.raises(KeyboardInterrupt):
+        sf.train(out=tmp_path / "halved", track=stop, **settings)
+    assert RunFolder(tmp_path / "halved").done() is None
+    sf.train(out=tmp_path / "halved", load_workers=2, **settings)
+    whole, halved = (RunFolder(tmp_path / name).predictions("test").logits for name in ("whole", "halved"))
+    assert np.array_equal(whole, halved)

@@ -17,6 +17,7 @@ from surefoot.ranks import ALONE, Ranks
 from surefoot.records import RunFolder
 from surefoot.trained import trained_model
 from surefoot.training import predict
+from tests.data.pictures import write_folders, write_parquet
 from tests.optim.distributed.launch import ROOT, torchrun
 from tests.patience import PATIENCE
 from tests.runs import content
@@ -43,6 +44,10 @@ ON_FOUR = {
 }
 
 
+STOPPED_ONES = ON_FOUR | {"for-one": METHODS["shards"]}
+KILLED = {"method": "mc_dropout + csam"}  # whose random numbers differ from rank to rank
+
+
 def logits(path):
     return RunFolder(path).predictions("test").logits
 
@@ -58,30 +63,43 @@ def launch(n, jobs, **how):
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def stored(tmp_path_factory):
+    """Settings of runs on pictures that stay in their files."""
+    folder = write_folders(tmp_path_factory.mktemp("pictures"))
+    data = f"image_folder:path={folder},size=8,in_memory=false"
+    return SMALL | {"method": TOGETHER, "data": data, "batch_size": 15}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory, stored):
     """Each method trained by one process."""
     folder = tmp_path_factory.mktemp("alone")
+    sf.train(out=folder / "stored", **stored)
     for name, job in METHODS.items():
         sf.train(out=folder / name, **SMALL, **{key: value for key, value in job.items() if key != "shard"})
     return folder
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
+def two(tmp_path_factory, stored):
     """Each method trained by two processes; one of them twice, some stopped before their end."""
     folder = tmp_path_factory.mktemp("two")
+    streamed = f"hf:name={write_parquet(tmp_path_factory.mktemp('saved'))},streaming=true"
     jobs = [{"out": str(folder / name), **SMALL, **job} for name, job in METHODS.items()]
     jobs += [{"out": str(folder / "again"), **SMALL, **METHODS["steered"]}]
+    jobs += [{"out": str(folder / "stored"), **stored}]
+    jobs += [{"out": str(folder / f"streamed-{n}"), **SMALL, "data": streamed, "batch_size": 16} for n in (1, 2)]
+    jobs += [{"out": str(folder / "undisturbed"), **SMALL, **KILLED}]
     jobs += [
         {"out": str(folder / f"stopped-{name}"), "track": stopping(folder, name), **SMALL, **job}
-        for name, job in ON_FOUR.items()
+        for name, job in STOPPED_ONES.items()
     ]
     launch(2, jobs)
-    assert [RunFolder(folder / f"stopped-{name}").done() for name in ON_FOUR] == [None] * len(ON_FOUR)
+    assert [RunFolder(folder / f"stopped-{name}").done() for name in STOPPED_ONES] == [None] * len(STOPPED_ONES)
     return folder
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, "stored"])
 def test_two_ranks_are_one_with_the_joint_batch(name, alone, two):
     assert np.abs(logits(alone / name) - logits(two / name)).max() < 1e-4
     one, both = RunFolder(alone / name).steps(), RunFolder(two / name).steps()
@@ -94,6 +112,11 @@ def test_two_ranks_give_the_same_bits_again(two):
     first, again = content(two / "steered"), content(two / "again")
     assert first.keys() == again.keys()
     assert [name for name in first if first[name] != again[name]] == []
+
+
+def test_two_ranks_read_a_stream_alike_every_time(two):
+    first, again = (RunFolder(two / f"streamed-{n}").predictions("test").logits for n in (1, 2))
+    assert np.array_equal(first, again)
 
 
 def test_the_folder_says_who_trained(alone, two):
@@ -132,37 +155,33 @@ def test_it_is_said_what_the_number_of_ranks_changes(four):
     assert "every process climbs along its own gradient" in said[0]
 
 
-def test_one_process_ends_what_two_began_in_shards(tmp_path, alone):
-    job = {"out": str(tmp_path / "run"), "track": stopping(tmp_path, "x"), **SMALL, **METHODS["shards"]}
-    launch(2, [job])
-    assert RunFolder(tmp_path / "run").done() is None
-    sf.train(out=tmp_path / "run", **SMALL, method=TOGETHER)
-    assert np.abs(logits(alone / "csam") - logits(tmp_path / "run")).max() < 1e-4
+def test_one_process_ends_what_two_began_in_shards(alone, two):
+    sf.train(out=two / "stopped-for-one", **SMALL, method=TOGETHER)
+    assert np.abs(logits(alone / "csam") - logits(two / "stopped-for-one")).max() < 1e-4
 
 
-def command(folder, *more):
-    small = ["--data", "digits", "--model", "mlp:width=16", "--epochs", "2", "--keep-checkpoints", "1"]
-    return ["-m", "surefoot", "train", "--out", str(folder), "--method", "csam + mc_dropout", *small, *more]
-
-
-def test_a_killed_rank_loses_nothing(tmp_path):
+def test_a_killed_rank_loses_nothing(two, tmp_path):
     """The group is started again, and goes on to the same bits, dropout's random numbers included."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
     watched = f"tests.training.stopping:Stop:step={STOPPED},rank=1,marker={tmp_path / 'killed'}"
-    said = []
-    for name in ("killed", "undisturbed"):  # the first one leaves the marker, so that nobody is killed in the second
-        run = [*start, *command(tmp_path / f"run-{name}", "--track", watched)]
-        done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=PATIENCE)
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert done.stdout.count("test: accuracy") == 1  # rank 0 speaks alone
-        said.append(done.stderr)
+    settings = [f"--{name.replace('_', '-')}={value}" for name, value in (SMALL | KILLED).items()]
+    run = [*start, "-m", "surefoot", "train", f"--out={tmp_path / 'run'}", f"--track={watched}", *settings]
+    done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "killed").exists()
-    assert "Signal 9 (SIGKILL)" in said[0] or "exitcode: -9" in said[0]
-    assert "-9" not in said[1]
-    killed, undisturbed = (content(tmp_path / f"run-{name}") for name in ("killed", "undisturbed"))
+    assert "exitcode: -9" in done.stderr
+    assert done.stdout.count("test: accuracy") == 1  # rank 0 speaks alone
+    killed, undisturbed = content(tmp_path / "run"), content(two / "undisturbed")
     assert killed.keys() == undisturbed.keys()
-    assert [name for name in killed if killed[name] != undisturbed[name]] == []
+    differ = [name for name in killed if killed[name] != undisturbed[name]]
+    assert set(differ) <= {"spec.json", "run.toml", "environment.json", *filter(is_state, killed)}
+    assert {"predictions/test.npz", "steps.jsonl", "measures.jsonl"}.isdisjoint(differ)
+
+
+def is_state(name):
+    """Whether a file is of a checkpoint and knows of the tracker that killed, beside the weights."""
+    return name.endswith(("state.json", "state.safetensors"))
 
 
 def test_refusals(tmp_path, monkeypatch):

@@ -13,12 +13,10 @@ import torch
 from surefoot.data._classes import check_labels, check_some_choice, count_classes, read_labels, renumbered
 from surefoot.data._divide import DEFAULT, Array, Division, divide
 from surefoot.data._standardise import Kind, check_same_scale, kind_of, measure, to_inputs
-from surefoot.data.stored import Readable, Stored
+from surefoot.data.stored import MEASURED, Readable, Stored
 from surefoot.errors import InputError
 from surefoot.schema import SPLITS, Rows, Split, SplitName, Splits
 from surefoot.seeding import generator
-
-MEASURED = 5_000  # training rows that say how inputs are scaled, where they are not all in memory
 
 
 def splits_from_arrays(

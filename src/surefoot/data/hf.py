@@ -10,6 +10,7 @@ import numpy as np
 
 from surefoot.data._arrays import splits_from_rows
 from surefoot.data._divide import Array, Division
+from surefoot.data.streamed import splits_from_streams
 from surefoot.data.text import splits_from_texts
 from surefoot.errors import InputError
 from surefoot.registry import DATA
@@ -38,6 +39,7 @@ def hf(
     n_train: int | None = None,
     n_test: int | None = None,
     in_memory: bool = True,
+    streaming: bool = False,
 ) -> Splits:
     """A data set of the Hugging Face hub, pictures or texts: hf:NAME; needs the extra ``hf``.
 
@@ -56,6 +58,8 @@ def hf(
         n_test: Test on no more than so many.
         in_memory: For pictures: decode all at the start; false decodes each when it is needed. Then the library's own
             fingerprint tells one data set from another.
+        streaming: For pictures: let them come one after another, without a copy on disk. Labels are read once at the
+            start; training draws the next example from a buffer of 10,000.
 
     Returns:
         The three splits.
@@ -63,14 +67,20 @@ def hf(
     Raises:
         InputError: If the library or the data set is missing, or its columns are something else.
     """
-    found = _load(name, config)
+    found = _load(name, config, streaming)
     parts = _parts(found, name, labels)
     train = parts["train"]
     key = _column(train.column_names, inputs, _INPUTS, "inputs", name)
     label = _column(train.column_names, labels, _LABELS, "labels", name)
-    numbers = {part: np.asarray(table[label], np.int64) for part, table in parts.items()}
     names = getattr(train.features[label], "names", None)
     division = Division(calibration, seed=split_seed, n_train=n_train, n_test=n_test)
+    if streaming:
+        if names is None or isinstance(next(iter(train))[key], str):
+            raise InputError(
+                f"Expected pictures with named classes in {name} with streaming=true, but got others. Leave it out."
+            )
+        return splits_from_streams(parts, key, label, origin=name, division=division, class_names=names)
+    numbers = {part: np.asarray(table[label], np.int64) for part, table in parts.items()}
     if isinstance(train[0][key], str):
         texts: dict[SplitName, Sequence[str]] = {part: list(table[key]) for part, table in parts.items()}
         return splits_from_texts(
@@ -104,7 +114,7 @@ class _Column:
         return np.stack(values)
 
 
-def _load(name: str, config: str | None) -> Any:
+def _load(name: str, config: str | None, streaming: bool) -> Any:
     try:
         import datasets
     except ImportError as error:
@@ -113,8 +123,9 @@ def _load(name: str, config: str | None) -> Any:
         ) from error
     try:
         if (Path(name).expanduser() / "dataset_dict.json").is_file():
-            return datasets.load_from_disk(str(Path(name).expanduser()))
-        return datasets.load_dataset(name, config)
+            found = datasets.load_from_disk(str(Path(name).expanduser()))
+            return {part: each.to_iterable_dataset() for part, each in found.items()} if streaming else found
+        return datasets.load_dataset(name, config, streaming=streaming)
     except Exception as error:  # whatever the hub, the net or the files say
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise InputError(
@@ -143,7 +154,10 @@ def _parts(found: Any, name: str, label: str | None) -> dict[SplitName, Any]:
 
 def _unlabelled(table: Any, label: str | None) -> bool:
     key = next((key for key in ((label,) if label else _LABELS) if key in table.column_names), None)
-    return key is None or not len(table) or min(table[key]) < 0
+    if key is None:
+        return True
+    values = (row[key] for row in table.take(1)) if not hasattr(table, "__len__") else table[key]
+    return min(values, default=-1) < 0
 
 
 def _column(there: Sequence[str], wanted: str | None, known: Sequence[str], what: str, name: str) -> str:

@@ -18,6 +18,7 @@ from surefoot.data._standardise import Kind, to_inputs
 from surefoot.errors import InputError
 from surefoot.scaling import Scaling
 
+MEASURED = 5_000  # training rows that say how inputs are scaled, where they are not all in memory
 _workers = 0  # processes that read ahead; like threads, no part of what determines a run
 
 
@@ -26,6 +27,11 @@ class Readable(Protocol):
 
     def __getitem__(self, rows: Array, /) -> Array:
         """Return these rows."""
+
+
+def load_workers() -> int:
+    """Return how many processes read ahead."""
+    return _workers
 
 
 def set_load_workers(n: int) -> None:
@@ -118,6 +124,10 @@ def batches_of(inputs: Tensor | Stored, batches: Sequence[Tensor | slice]) -> It
     Yields:
         The inputs of each batch.
     """
+    passing = getattr(type(inputs), "in_order", None)
+    if passing is not None:
+        yield from passing(inputs, batches)
+        return
     if not isinstance(inputs, Stored) or _workers == 0 or len(batches) < 2:
         for rows in batches:
             yield inputs[rows]

@@ -90,13 +90,13 @@ def local(tensor: Tensor) -> Tensor:
     return found.to_local() if hasattr(found, "to_local") else found
 
 
-def depends_on_ranks(trainee: Trainee, batch: Batch, *, is_stored: bool = False) -> list[str]:
+def depends_on_ranks(trainee: Trainee, batch: Batch, *, is_shared: bool = False) -> list[str]:
     """Say what makes a step another one where its batch is divided among another number of ranks.
 
     Args:
         trainee: What is trained; it is left as it is.
         batch: A few prepared examples, with which the loss is tried out.
-        is_stored: Whether every process reads, augments and mixes its own examples only.
+        is_shared: Whether every process reads, augments and mixes its own examples only.
 
     Returns:
         Reasons; where there are none, steps differ in rounding only.
@@ -111,7 +111,7 @@ def depends_on_ranks(trainee: Trainee, batch: Batch, *, is_stored: bool = False)
         found.append("BatchNorm normalises by the share of a process")
     if any(isinstance(module, _DROPS) and module.p > 0 for module in model.modules()):
         found.append("every process draws dropout masks of its own")
-    if is_stored and (trainee.augment is not None or batch.drawn):
+    if is_shared and (trainee.augment is not None or batch.drawn):
         found.append("every process draws for the examples that it reads")
     if _is_coupled(trainee.loss, model, batch):
         found.append("the loss of an example depends on what else the process evaluates")

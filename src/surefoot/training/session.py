@@ -11,8 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surefoot.batches import nth_batch
-from surefoot.data.stored import Stored, batches_of
 from surefoot.ensembles import innermost
 from surefoot.errors import DivergedError, InputError
 from surefoot.losses._base import Batch, Scene
@@ -22,6 +20,7 @@ from surefoot.records import RunFolder, checkpoints
 from surefoot.schema import SplitName, Splits
 from surefoot.seeding import generator, random_state, seed_everything, set_random_state
 from surefoot.training.checkpoint import load_checkpoint, save_checkpoint
+from surefoot.training.feed import Fed, Feed
 from surefoot.training.listener import RunListener
 from surefoot.training.panel import Panel
 from surefoot.training.parallel import depends_on_ranks, is_finite, mesh_of, whole_weights
@@ -56,10 +55,9 @@ class Session:
         self.step = self.start = trainee.member * length.n_steps
         self.finished = False
         self.passes: float = 0
-        self.order = torch.empty(0, dtype=torch.long)
-        self.feed: Iterator[Tensor] = iter(())
-        self.is_stored = isinstance(splits.train.inputs, Stored)
-        self._own = f"/rank {ranks.rank}" if ranks.rank else ""
+        self.feed = Feed(splits.train, length, ranks)
+        self.fed: Iterator[Fed] | None = None
+        self._drawer = f"/rank {ranks.rank}" if ranks.rank and self.feed.is_shared else ""
         self.batch: tuple[Tensor, Tensor] | None = None
         self.pending: list[dict[str, Any]] = []
         self.stamp: dict[str, Any] = {"run": folder.run_id, "seed": seed}
@@ -107,7 +105,9 @@ class Session:
             seed_everything(self.seed, f"train/rank {self.ranks.rank}/step {self.step}")
         if len(states) != self.ranks.n:
             self.sessions.append([self.step, self.ranks.n])
-            differs = depends_on_ranks(self.trainee, self._some_examples(), is_stored=self.is_stored)
+            differs = depends_on_ranks(self.trainee, self._some_examples(), is_shared=self.feed.is_shared)
+            if self.feed.is_streamed:
+                differs.append("every process reads its own part of the stream")
             if self.ranks.is_first and differs:
                 warnings.warn(
                     f"The run goes on with {self.ranks.n} processes instead of {len(states)}, and is not what either "
@@ -116,9 +116,8 @@ class Session:
                 )
 
     def _some_examples(self, n: int = 8) -> Batch:
-        rows, train = torch.arange(min(n, len(self.splits.train))), self.splits.train
-        inputs, labels = train.inputs[rows].to(self.device), train.labels[rows].to(self.device)
-        batch = Batch(inputs, labels, rows.to(self.device))
+        rows = torch.arange(min(n, len(self.splits.train)))
+        batch = self._batch(self.splits.train.inputs[: len(rows)].to(self.device), rows)
         return self.trainee.loss.prepare(self.trainee.model, batch, self._scene(self.step - self.start))
 
     def _begin(self, size: int) -> None:
@@ -192,15 +191,13 @@ class Session:
     def advance(self, step: int, is_late: bool = False) -> tuple[float, bool]:
         """Make one step and record it; return the loss, and whether a rank finds that it is time to save."""
         epoch, position = divmod(step, self.length.steps_per_epoch)
-        if position == 0 or not len(self.order):
-            draw = generator(self.seed, f"order/{epoch - self.start // self.length.steps_per_epoch}")
-            self.order = torch.randperm(len(self.splits.train), generator=draw)
-            self.feed = self._read_ahead(position)
-        rows = self._rows(position)
+        if position == 0 or self.fed is None:
+            own_epoch = epoch - self.start // self.length.steps_per_epoch
+            self.fed = self.feed.epoch(self.seed, own_epoch, position)
         rates = [group["lr"] for group in self.trainee.optimizer.param_groups]
         try:
             cost = self.trainee.loss.passes
-            seen = torch.tensor([self._learn(rows, step), is_late], dtype=torch.float64)
+            seen = torch.tensor([self._learn(next(self.fed), step), is_late], dtype=torch.float64)
             loss, late = self.ranks.mean(seen).tolist()
             self.step = step + 1
             facts = self.trainee.optimizer.facts
@@ -226,41 +223,28 @@ class Session:
         error.is_told_elsewhere = not self.ranks.is_first
         return error
 
-    def _learn(self, rows: Tensor, step: int) -> float:
+    def _learn(self, fed: Fed, step: int) -> float:
         model, objective, place = self.trainee.model, self.trainee.loss, step - self.start
-        scene, labels = self._scene(place), self.splits.train.labels
-        share = self.ranks.share(len(rows))
-        formed = rows[share] if self.is_stored else rows  # what is in memory, all ranks have, and draw for it alike
-        draw = generator(self.seed, f"augment/{place}{self._own if self.is_stored else ''}")
-        inputs = next(self.feed).to(self.device)
+        scene, n = self._scene(place), len(fed.rows)
+        inputs = fed.inputs.to(self.device)
         if self.trainee.augment is not None:
-            inputs = self.trainee.augment(inputs, draw)
-        found = Batch(inputs, labels[formed].to(self.device), formed.to(self.device))
-        batch = objective.prepare(model, found, scene)
-        self.batch = found.inputs, found.labels
-        self.trainee.optimizer.rank_weight = self.ranks.weight(len(rows))
-        mine = batch if len(formed) < len(rows) or self.ranks.is_alone else batch[share]
+            inputs = self.trainee.augment(inputs, generator(self.seed, f"augment/{place}{self._drawer}"))
+        batch = objective.prepare(model, self._batch(inputs, fed.own), scene)
+        self.batch = inputs, batch.labels
+        self.trainee.optimizer.rank_weight = self.ranks.weight(n)
+        mine = batch if self.ranks.is_alone or len(batch) < n else batch[self.ranks.share(n)]
         loss, outputs = take_step(self.called, self.trainee.optimizer, mine, self.trainee.pieces)
-        outputs = self.ranks.joined(outputs, len(rows))
-        if len(formed) < len(rows):  # a loss remembers by labels and places, which all ranks know
-            batch = Batch(inputs.new_empty(len(rows), 0), labels[rows].to(self.device), rows.to(self.device))
-        objective.observe(batch, outputs)
+        if len(batch) < n:  # a loss remembers by labels and places, which all ranks know
+            batch = self._batch(inputs.new_empty(n, 0), fed.rows)
+        objective.observe(batch, self.ranks.joined(outputs, n))
         self.trainee.schedule.step()
         self.trainee.ensemble.step_end(model, step + 1 - self.start, self.length)
         if (step + 1) % self.length.steps_per_epoch == 0:
             objective.epoch_end(model, scene)
         return float("nan") if loss is None else loss.item()
 
-    def _rows(self, position: int) -> Tensor:
-        """Return the examples of one of the epoch's batches, of all ranks."""
-        return self.order[nth_batch(position, len(self.order), self.length.steps_per_epoch)]
-
-    def _read_ahead(self, position: int) -> Iterator[Tensor]:
-        """Go through the inputs of the epoch's batches, from a position on; of stored ones, this rank's share."""
-        batches = [self._rows(each) for each in range(position, self.length.steps_per_epoch)]
-        if self.is_stored:
-            batches = [rows[self.ranks.share(len(rows))] for rows in batches]
-        return batches_of(self.splits.train.inputs, batches)
+    def _batch(self, inputs: Tensor, rows: Tensor) -> Batch:
+        return Batch(inputs, self.splits.train.labels[rows].to(self.device), rows.to(self.device))
 
     def _scene(self, step: int) -> Scene:
         def logits(split: SplitName) -> Tensor:
@@ -268,8 +252,7 @@ class Session:
             return predict(self.trainee.model, self.splits[split], self.ranks)
 
         lr = float(self.trainee.optimizer.param_groups[0]["lr"])
-        drawn = generator(self.seed, f"loss/{step}{self._own if self.is_stored else ''}")
-        return Scene(self.splits, drawn, logits, lr)
+        return Scene(self.splits, generator(self.seed, f"loss/{step}{self._drawer}"), logits, lr)
 
     def _track(self) -> None:
         epoch, trainee = self.step // self.length.steps_per_epoch, self.trainee
