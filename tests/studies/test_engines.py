@@ -19,6 +19,7 @@ from surefoot.experiment import run
 from surefoot.records import RunFolder
 from surefoot.records.remote import download, upload
 from surefoot.schema import Tracking
+from surefoot.settings import Placement
 from surefoot.studies.compare import make_spec, plan
 from surefoot.studies.contract import Arm, Study
 from surefoot.studies.engine import Job, News, run_all
@@ -42,7 +43,7 @@ def jobs_on(
 def test_checkpoints_are_kept_where_they_are_asked_for(small_npz: Path, tmp_path: Path) -> None:
     spec = make_spec("sgd", data=f"npz:{small_npz}", model="mlp:width=8", epochs=3, batch_size=16)
     (job,) = plan([spec], [0], tmp_path, keep_every=1)
-    assert run_all([job], workers=1) == {}
+    assert run_all([job], placement=Placement(jobs=1)) == {}
     assert sorted(path.name for path in (job.path / "checkpoint").glob("step-*")) == [
         "step-00000006",
         "step-00000012",
@@ -96,7 +97,7 @@ def test_a_killed_worker_takes_no_other_run_with_it(small_npz: Path, tmp_path: P
     jobs = jobs_on(small_npz, tmp_path / "runs", gate=tmp_path / "gate")
     heard: list[News] = []
     with killing_one(tmp_path / "gate", [job.path for job in jobs]) as hit:
-        failed = run_all(jobs, workers=2, listen=heard.append)
+        failed = run_all(jobs, placement=Placement(jobs=2), listen=heard.append)
     assert failed == {}
     again = [news for news in heard if news.again]
     assert [news.job.path for news in again] == hit
@@ -109,7 +110,7 @@ def test_a_run_that_keeps_failing_is_tried_twice_and_reported(small_npz: Path, t
     jobs[0].path.parent.mkdir(parents=True)
     jobs[0].path.write_text("in the way")  # a file where the folder should be
     heard: list[News] = []
-    failed = run_all(jobs, workers=1, listen=heard.append)
+    failed = run_all(jobs, placement=Placement(jobs=1), listen=heard.append)
     assert list(failed) == [jobs[0].path]
     assert isinstance(failed[jobs[0].path], RunError)
     assert [news.again for news in heard if news.error] == [True, False]
@@ -173,7 +174,7 @@ def test_a_killed_ray_worker_loses_nothing(
     jobs = jobs_on(small_npz, tmp_path / "runs", gate=tmp_path / "gate", store=store)
     heard: list[News] = []
     with killing_one(tmp_path / "gate", [job.path for job in jobs]) as hit:
-        failed = run_all(jobs, workers=2, listen=heard.append, engine="ray")
+        failed = run_all(jobs, placement=Placement(engine="ray", jobs=2), listen=heard.append)
     assert failed == {}
     again = [news.job.path for news in heard if news.again]
     assert len(again) == 1

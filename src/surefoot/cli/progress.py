@@ -61,7 +61,7 @@ class _Display:
         if path in self.tasks:
             self.bars.remove_task(self.tasks.pop(path))
         if news.error or not self.bars.console.is_terminal:
-            said = f"{news.error or 'done'}{' It is tried once more.' if news.again else ''}"
+            said = f"{news.error or news.stopped or 'done'}{' It is tried once more.' if news.again else ''}"
             line = f"{_name(news.job)}: {said} [{self._count()}{self._left()}]"
             self.bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
