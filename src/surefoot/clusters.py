@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from surefoot.errors import InputError
@@ -113,7 +113,7 @@ def _reach(ray: Any, wanted: str) -> str:
     """Find out whether a cluster answers, and lets us in.
 
     Returns:
-        The address with host and port.
+        The address for Ray, which looks for a token of this machine where it is told ``auto``.
     """
     found = wanted if "://" in wanted else _resolve(wanted)
     host, _, port = found.removeprefix("ray://").rpartition(":")
@@ -125,7 +125,7 @@ def _reach(ray: Any, wanted: str) -> str:
     _knock(host.strip("[]"), int(port), wanted)
     if "://" not in found:
         _ask_in(ray, found, wanted)
-    return found
+    return wanted
 
 
 def _resolve(wanted: str) -> str:
@@ -165,6 +165,11 @@ def _knock(host: str, port: int, wanted: str) -> None:
 
 def _ask_in(ray: Any, found: str, wanted: str) -> None:
     """Ask once, as Ray does over and over, so that a refusal is told as such."""
+    if wanted == "auto":
+        with suppress(ImportError):  # versions that know no tokens
+            from ray._private.authentication import authentication_token_setup
+
+            authentication_token_setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     wrong = getattr(ray.exceptions, "AuthenticationError", ())
     try:
         ray._raylet.GcsClient(address=found)

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ray.tune import Callback
+
 from surefoot.clusters import connect, disconnect
-from surefoot.errors import RunError, SurefootError
-from surefoot.integrations._optuna import package
+from surefoot.errors import RunError, StoppedError, SurefootError
 from surefoot.integrations.searching import HALVING, Hunt, distributions, sampler
 from surefoot.records.remote import file_system
-from surefoot.studies.engine import ATTEMPTS, Listener, News
+from surefoot.studies.engine import ATTEMPTS, Job, Listener, News
 from surefoot.studies.engines.ray import go_to
 
 QUIET = {  # Ray Tune's own tables, logs and handler of Ctrl-C, after which it would go on with what it has
@@ -40,17 +41,16 @@ def try_on_ray(hunt: Hunt, study: Any, n_over: int, listen: Listener) -> dict[Pa
         os.environ.setdefault(name, value)
     connect(hunt.placement.address)
     try:
-        package("ray.tune", "surefoot[tune]")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray's own, of things that nobody here uses
-            news = _news(hunt, n_over, listen)
+            news = _News(hunt, n_over, listen)
             _tuner(hunt, study, n_over, news).fit()
         return dict(news.failed)
     finally:
         disconnect()
 
 
-def _tuner(hunt: Hunt, study: Any, n_over: int, news: Any) -> Any:
+def _tuner(hunt: Hunt, study: Any, n_over: int, news: Callback) -> Any:
     from ray import tune
     from ray.tune.schedulers import ASHAScheduler
     from ray.tune.search.optuna import OptunaSearch
@@ -109,38 +109,40 @@ def _trainable(hunt: Hunt) -> Callable[[dict[str, Any]], None]:
     return trainable
 
 
-def _news(hunt: Hunt, n_over: int, listen: Listener) -> Any:
-    from ray.tune import Callback
+class _News(Callback):
+    """Tells how far each trial is."""
 
-    class Telling(Callback):
-        """Tells how far each trial is."""
+    def __init__(self, hunt: Hunt, n_over: int, listen: Listener) -> None:
+        self.hunt, self.listen, self.places = hunt, listen, hunt.places()[n_over:]
+        self.seen: list[str] = []
+        self.failed: dict[Path, SurefootError] = {}
 
-        def __init__(self) -> None:
-            self.places, self.seen, self.failed = hunt.places()[n_over:], list[str](), dict[Path, SurefootError]()
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep nothing when Ray Tune keeps its own state: whoever listens is here and now."""
+        return {}
 
-        def job(self, trial: Any) -> Any:
-            if trial.trial_id not in self.seen:
-                self.seen.append(trial.trial_id)
-            made = hunt.job(trial.config)
-            return replace(made, path=self.places[self.seen.index(trial.trial_id)].path)
+    def job(self, trial: Any) -> Job:
+        if trial.trial_id not in self.seen:
+            self.seen.append(trial.trial_id)
+        place = self.places[self.seen.index(trial.trial_id)]
+        return replace(self.hunt.job(trial.config), path=place.path)
 
-        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-            listen(News(self.job(trial), int(result["epoch"]), hunt.epochs, float(result[hunt.search.metric])))
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+        epoch, value = int(result["epoch"]), float(result[self.hunt.search.metric])
+        self.listen(News(self.job(trial), epoch, self.hunt.epochs, value))
 
-        def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            epoch = int((trial.last_result or {}).get("epoch", hunt.epochs))
-            early = RunError(f"Stopped after epoch {epoch}: others are ahead.") if epoch < hunt.epochs else None
-            listen(News(self.job(trial), done=True, stopped=early))
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        epoch = int((trial.last_result or {}).get("epoch", self.hunt.epochs))
+        early = StoppedError(f"Stopped after epoch {epoch}: others are ahead.") if epoch < self.hunt.epochs else None
+        self.listen(News(self.job(trial), done=True, stopped=early))
 
-        def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            listen(News(self.job(trial), error=_error(trial), again=True))
+    def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        self.listen(News(self.job(trial), error=_error(trial), again=True))
 
-        def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            job = self.job(trial)
-            self.failed[job.path] = _error(trial)
-            listen(News(job, error=self.failed[job.path]))
-
-    return Telling()
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        job = self.job(trial)
+        self.failed[job.path] = _error(trial)
+        self.listen(News(job, error=self.failed[job.path]))
 
 
 def _error(trial: Any) -> SurefootError:

@@ -120,6 +120,7 @@ def make_trials(hunt: Hunt, listen: Listener) -> Trials:
         if hunt.n_trials <= len(over):
             failed: dict[Path, SurefootError] = {}
         elif hunt.placement.engine == "ray":
+            package("ray.tune", "surefoot[ray]' 'ray[tune]")
             from surefoot.integrations._search_ray import try_on_ray
 
             failed = try_on_ray(hunt, study, len(over), listen)
