@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from rich.console import Console
@@ -118,14 +119,14 @@ def showing(weights: Mapping[Path, float]) -> Iterator[Listener]:
     Args:
         weights: How much work each run is, by its folder.
     """
-    with _bars() as bars:
+    with redirect_stdout(sys.stderr), _bars() as bars:  # what packages print, such as Ray, is no result
         yield _Display(bars, weights)
 
 
 @contextmanager
 def following() -> Iterator[Callable[[Sequence[Job]], Listener]]:
     """Show runs on stderr while the block lasts, from when it is known which ones."""
-    with _bars() as bars:
+    with redirect_stdout(sys.stderr), _bars() as bars:
         yield lambda jobs: _Display(bars, {job.path: _weight(job.spec.method) for job in jobs})
 
 
