@@ -51,7 +51,7 @@ class Grid:
     def sentence(self) -> str:
         """Say which setting was taken, and on what grounds."""
         early = f", {self.stopped} of them stopped early," if self.stopped else ""
-        asked = f"{self.text}: of {self.tried} settings{early}"
+        asked = f"{self.text}: of {self.tried} setting{'s' * (self.tried != 1)}{early}"
         if self.chosen is None:
             return f"{asked} none beats always saying the largest class on the calibration split; none is taken."
         value = show_spread(self.chosen.calibration[self.by.key], self.by) + (" %" if self.by.percent else "")
