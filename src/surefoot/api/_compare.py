@@ -55,8 +55,8 @@ class ComparisonReport:
         from surefoot.report.choice import to_json
 
         grids = {"grids": [grid.to_json() for grid in self.grids]} if self.grids else {}
-        note = {"note": self.note} if self.note else {}
-        return {**to_json(self.summary), **grids, **note, "report": str(self.page)}
+        more = {key: value for key, value in (("note", self.note), ("store", self.store)) if value}
+        return {**to_json(self.summary), **grids, **more, "report": str(self.page)}
 
     def parts(self, width: int = 100) -> Iterator[Any]:
         """Lay everything out for a terminal: tables and texts that rich prints.

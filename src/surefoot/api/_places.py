@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from surefoot.api._train import check_out
-from surefoot.records.remote import cache_of, check_address, is_address
 from surefoot.settings import Placement
 
 
@@ -28,6 +27,8 @@ def find_place(out: Path | str, placement: Placement) -> tuple[Path, Placement]:
         >>> out.as_posix(), placement.store
         ('surefoot-runs/memory-runs', 'memory://runs')
     """
+    from surefoot.records.remote import cache_of, check_address, is_address  # imports numpy
+
     if is_address(out):
         placement = replace(placement, store=placement.store or str(out))
         out = cache_of(str(out))

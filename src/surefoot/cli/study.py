@@ -15,7 +15,6 @@ from surefoot.cli.app import AsJson, app
 from surefoot.cli.options import options_of
 from surefoot.cli.show_study import show_study
 from surefoot.errors import InputError
-from surefoot.records.remote import cache_of, is_address
 from surefoot.settings import Placement, spread
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def study(
         for name in names[1:]:
             show_study(name, results, Path(out) if out else None, as_json)
         return 0
-    where = results or (cache_of(out) if out and is_address(out) else Path(out or OUT)) / "results"
+    where = results or _local(out or OUT) / "results"
     if names == ["results"]:
         from surefoot.studies.results import write_page
 
@@ -116,6 +115,13 @@ def figure(
             f"Expected runs that recorded what {name!r} shows, but they did not. Run `surefoot measure` or use --track."
         )
     print(f"Figure: {out}")
+
+
+def _local(out: str | Path) -> Path:
+    """Return the folder on this machine for what is kept in a folder or at an address."""
+    from surefoot.records.remote import cache_of, is_address
+
+    return cache_of(str(out)) if is_address(out) else Path(out)
 
 
 def _size(text: str) -> Size:
