@@ -160,6 +160,7 @@ def test_nothing_learned_is_nothing_chosen(inline: Inline, small_npz: Path, tmp_
     [
         ({"search": "sam:rho=0.1..0.2", "trials": 0}, "Expected at least one trial, but got --trials 0"),
         ({"search": "sam:rho=0.1..0.2", "prune": "hyperband"}, "Expected --prune to be asha or none, but got 'hyper"),
+        ({"grid": "sam:rho=0.1|0.2", "trials": 3}, "Expected --search with --trials, but got none"),
         ({"search": "sam:roh=0.1..0.2"}, "Unknown option 'roh'"),
         ({"search": "sam:rho=-2..-1"}, "rho"),
     ],

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 import surefoot as sf
+from surefoot.errors import InputError
 from surefoot.experiment import run
 from surefoot.records import RunFolder
 from surefoot.records.remote import finished_at
+from surefoot.studies.engines.ray import check_room
 from tests.patience import PATIENCE
 from tests.runs import content
 from tests.studies.gate import put_tickets, who_is_there
@@ -159,6 +161,15 @@ def test_a_comparison_loses_a_worker_and_a_machine(nodes: Nodes, small_npz: Path
     assert sorted(each.spec.seed for each in made) == [0, 1]
     for each in made:
         check_same(each, tmp_path / "whole")
+
+
+def test_what_no_machine_has_is_told() -> None:
+    nodes = [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 8.0, "GPU": 1.0}}]
+    check_room(nodes, {"CPU": 2.0, "GPU": 0.0}, is_local=True)
+    with pytest.raises(InputError, match="Expected --cpus-per-run to be at most 2, which this machine has, but got 4"):
+        check_room(nodes, {"CPU": 4.0, "GPU": 0.0}, is_local=True)
+    with pytest.warns(UserWarning, match="A run takes 0.5 GPU, but the largest machine of the Ray cluster has 0: runs"):
+        check_room(nodes, {"CPU": 1.0, "GPU": 0.5}, is_local=False)
 
 
 def test_a_wrong_token_is_told_as_one(nodes: Nodes) -> None:

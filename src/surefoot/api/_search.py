@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from surefoot.report.grid import Grid
 
 PRUNERS = ("asha", "none")
+TRIALS = 20
 TRIAL_SEED = 1000  # of every trial: none of the seeds that the comparison trains with
 
 
@@ -30,14 +31,18 @@ class Searching:
         str | Sequence[str],
         "Search a method's options on the calibration split: csam:rho=0.02..0.5 log,gamma=0|1|2. Can be given again.",
     ] = ()
-    trials: Annotated[int, "Settings that each --search tries."] = 20
+    trials: Annotated[int | None, "Settings that each --search tries. Default: 20."] = None
     prune: Annotated[
         str | None, "Stop hopeless settings early: asha or none. Default: asha for --search, none for --grid."
     ] = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be searched."""
-        if self.trials < 1:
+        if self.trials is not None and not self.search:
+            raise InputError(
+                "Expected --search with --trials, but got none. Add --search, or drop it: a grid tries every setting."
+            )
+        if self.trials is not None and self.trials < 1:
             raise InputError(f"Expected at least one trial, but got --trials {self.trials}. Write --trials 20.")
         if self.prune not in (None, *PRUNERS):
             raise InputError(f"Expected --prune to be asha or none, but got {self.prune!r}. Choose one of them.")
@@ -72,7 +77,7 @@ def lay_out(
     Returns:
         One per search.
     """
-    wanted = [(read_space(text), searching.trials, searching.prune != "none") for text in searching.texts]
+    wanted = [(read_space(text), searching.trials or TRIALS, searching.prune != "none") for text in searching.texts]
     spaces = [read_space(text) for text in grids]
     wanted += [(space, len(space.settings or ()), True) for space in spaces]
     found = (_hunt(*each, settings, choose_by, seeds, out, placement) for each in wanted)
@@ -94,9 +99,9 @@ def _hunt(
     from surefoot.integrations.tune import Search
 
     seed = next(seed for seed in range(TRIAL_SEED, TRIAL_SEED + len(seeds) + 1) if seed not in seeds)
-    words = {"choose_by": choose_by, "first_seed": seed, **asdict(settings)}
-    space = _with_types(space, Search(space.method, out=out, **words))
-    first = Search(space.method, out=out, **words).spec(space.fill(_lowest(space)), seed=seed)
+    draft = Search(space.method, out=out, **asdict(settings))
+    space = _with_types(space, draft)
+    first = draft.spec(space.fill(_lowest(space)), seed=seed)
     check(first)
     what = f"{space} {choose_by} {prune} {folder_name(first)}"
     slug = re.sub(r"[^A-Za-z0-9]+", "-", space.text)[:40].strip("-")
@@ -104,7 +109,8 @@ def _hunt(
     if placement.store:
         placement = replace(placement, store=f"{placement.store.rstrip('/')}/search/{name}")
     folder = out / "search" / name
-    search = Search(space.method, out=folder, store=placement.store, **words)
+    told: dict[str, Any] = {"choose_by": choose_by, "first_seed": seed, "store": placement.store}
+    search = Search(space.method, out=folder, **told, **asdict(settings))
     return Hunt(search, space, folder, trials, prune, placement, seed, settings.epochs)
 
 

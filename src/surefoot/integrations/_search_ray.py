@@ -11,12 +11,12 @@ from typing import Any
 
 from ray.tune import Callback
 
-from surefoot.clusters import connect, disconnect
+from surefoot.clusters import disconnect
 from surefoot.errors import RunError, StoppedError, SurefootError
 from surefoot.integrations.searching import HALVING, Hunt, distributions, sampler
 from surefoot.records.remote import file_system
 from surefoot.studies.engine import ATTEMPTS, Job, Listener, News
-from surefoot.studies.engines.ray import go_to
+from surefoot.studies.engines.ray import go_to, join, takes_of
 
 QUIET = {  # Ray Tune's own tables, logs and handler of Ctrl-C, after which it would go on with what it has
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -39,7 +39,7 @@ def try_on_ray(hunt: Hunt, study: Any, n_over: int, listen: Listener) -> dict[Pa
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    connect(hunt.placement.address)
+    join(hunt.placement)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray's own, of things that nobody here uses
@@ -55,8 +55,7 @@ def _tuner(hunt: Hunt, study: Any, n_over: int, news: Callback) -> Any:
     from ray.tune.schedulers import ASHAScheduler
     from ray.tune.search.optuna import OptunaSearch
 
-    search, where = hunt.search, hunt.placement
-    takes = {"cpu": 1.0 if where.cpus_per_run is None else where.cpus_per_run, "gpu": where.gpus_per_run or 0.0}
+    search, takes = hunt.search, {kind.lower(): amount for kind, amount in takes_of(hunt.placement).items()}
     drawing = OptunaSearch(
         distributions(hunt.space),
         metric=search.metric,
@@ -76,7 +75,7 @@ def _tuner(hunt: Hunt, study: Any, n_over: int, news: Callback) -> Any:
             search_alg=drawing,
             scheduler=stopping if hunt.prune else None,
             num_samples=hunt.n_trials - n_over,
-            max_concurrent_trials=where.jobs,
+            max_concurrent_trials=hunt.placement.jobs,
             reuse_actors=False,
         ),
         run_config=tune.RunConfig(

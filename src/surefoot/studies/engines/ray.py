@@ -11,13 +11,13 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from surefoot.clusters import connect, disconnect
-from surefoot.errors import RunError, SurefootError
+from surefoot.clusters import LOCAL, connect, disconnect
+from surefoot.errors import InputError, RunError, SurefootError
 from surefoot.records.remote import download
 from surefoot.settings import Placement
 from surefoot.studies.engine import Job, make
@@ -41,16 +41,12 @@ class RayEngine:
     """
 
     def __init__(self, placement: Placement, n_jobs: int) -> None:
-        self._ray = connect(placement.address)
-        takes = {
-            "num_cpus": 1.0 if placement.cpus_per_run is None else placement.cpus_per_run,
-            "num_gpus": placement.gpus_per_run or 0.0,
-        }
-        _warn_of_waiting(self._ray, takes)
+        self._ray = join(placement)
         self.slots = placement.jobs or n_jobs
         self._inbox = self._ray.remote(num_cpus=0, max_restarts=-1)(_Inbox).remote()
         # A worker that dies is this project's to deal with: the second attempt is counted and told like any other.
-        self._task = self._ray.remote(max_retries=0, **takes)(_work)
+        takes = takes_of(placement)
+        self._task = self._ray.remote(max_retries=0, num_cpus=takes["CPU"], num_gpus=takes["GPU"])(_work)
         self._running: dict[Any, tuple[int, Job]] = {}
 
     def submit(self, number: int, job: Job) -> None:
@@ -139,14 +135,46 @@ def _work(number: int, job: Job, inbox: Any, folder: str) -> None:
         make_stored(job, Path(home) / "run", on_progress)
 
 
-def _warn_of_waiting(ray: Any, takes: Mapping[str, float]) -> None:
-    """Say so if no machine has what a run takes; one that has may join yet."""
-    for name, wanted in takes.items():
-        kind = {"num_cpus": "CPU", "num_gpus": "GPU"}[name]
-        most = max((node["Resources"].get(kind, 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
-        if wanted > most:
-            warnings.warn(
-                f"A run takes {wanted:g} {kind}, but the largest machine of the Ray cluster has {most:g}: "
-                "runs wait until a larger one joins.",
-                stacklevel=2,
+def takes_of(placement: Placement) -> dict[str, float]:
+    """Return what a run takes, by Ray's names."""
+    cpus = 1.0 if placement.cpus_per_run is None else placement.cpus_per_run
+    return {"CPU": cpus, "GPU": placement.gpus_per_run or 0.0}
+
+
+def join(placement: Placement) -> Any:
+    """Join the cluster that runs are made on.
+
+    Args:
+        placement: Which one, and what a run takes.
+
+    Returns:
+        The module ``ray``.
+
+    Raises:
+        InputError: If no cluster can be joined, or one of this machine alone has not what a run takes.
+    """
+    ray = connect(placement.address)
+    try:
+        check_room(ray.nodes(), takes_of(placement), is_local=placement.address == LOCAL)
+    except InputError:
+        disconnect()
+        raise
+    return ray
+
+
+def check_room(nodes: Sequence[Mapping[str, Any]], takes: Mapping[str, float], *, is_local: bool) -> None:
+    """Say so if no machine has what a run takes; one that has may join yet, but not a cluster of this machine alone."""
+    for kind, wanted in takes.items():
+        most = max((float(node["Resources"].get(kind, 0.0)) for node in nodes if node["Alive"]), default=0.0)
+        if wanted <= most:
+            continue
+        if is_local:
+            flag = f"--{kind.lower()}s-per-run"
+            raise InputError(
+                f"Expected {flag} to be at most {most:g}, which this machine has, but got {wanted:g}. Lower it."
             )
+        warnings.warn(
+            f"A run takes {wanted:g} {kind}, but the largest machine of the Ray cluster has {most:g}: "
+            "runs wait until a larger one joins.",
+            stacklevel=3,
+        )
