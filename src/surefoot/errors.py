@@ -10,6 +10,7 @@
     ├── ShiftError               new data differ in a way that nothing can be said of (exit code 1)
     └── RunError                 the run itself failed                        (exit code 1)
         ├── DivergedError        a loss or gradient stopped being finite
+        ├── StoppedError         a search does not think it worth going on with
         └── BusyError            another process is writing the same run folder
 
     PartsWarning                 the parts of an installed package are left out
@@ -53,6 +54,10 @@ class RunError(SurefootError):
 
 class DivergedError(RunError):
     """A loss or a gradient is no longer finite."""
+
+
+class StoppedError(RunError):
+    """A search has stopped a run that others are ahead of."""
 
 
 class BusyError(RunError):

@@ -40,8 +40,10 @@ def split_methods(text: str) -> list[str]:
     Example:
         >>> split_methods("sgd,csam:gamma=2,rho=0.1, sam")
         ['sgd', 'csam:gamma=2,rho=0.1', 'sam']
+        >>> split_methods("sgd,")  # a list of one, as a file of settings gives it
+        ['sgd']
     """
-    return [piece.strip() for piece in _NEW_METHOD.split(text) if piece.strip()]
+    return [name for piece in _NEW_METHOD.split(text) if (name := piece.strip(" ,"))]
 
 
 def read_augment(text: str) -> tuple[PartSpec, ...]:

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-from surefoot.errors import OptionError
+from surefoot.errors import InputError, OptionError
 from surefoot.imported import did_you_mean
 from surefoot.schema import RunSpec, Tracking
 
 R = TypeVar("R")
+ENGINES = ("local", "ray")
 _TAKEN_OVER = ("epochs", "batch_size", "schedule", "device", "channels_last", "precision", "accumulate", "compile")
 
 
@@ -84,6 +85,52 @@ class Watching:
         if self.track is None and self.track_budget is None:
             return Tracking()
         return Tracking(read_track(self.track or "standard"), self.track_budget)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where runs are made, and what each of them takes; the runs are the same everywhere."""
+
+    engine: Annotated[str, "local: processes here; ray: tasks of a Ray cluster."] = "local"
+    address: Annotated[
+        str | None,
+        "Of the Ray cluster: HOST:PORT, auto, or local to start one here. Default: RAY_ADDRESS, else auto.",
+    ] = None
+    jobs: Annotated[int | None, "Runs at once; else one per core, or with ray as many as fit."] = None
+    cpus_per_run: Annotated[float | None, "Cores that ray keeps free for a run, which uses one thread. Default: 1."] = (
+        None
+    )
+    gpus_per_run: Annotated[float | None, "GPUs that ray gives a run, 0.5 for half of one; with --device cuda."] = None
+    store: Annotated[
+        str | None,
+        "Where run folders are kept for all machines: s3://bucket/runs or another address that fsspec knows.",
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself before anything runs."""
+        if self.engine not in ENGINES:
+            raise InputError(
+                f"Expected --engine to be {' or '.join(ENGINES)}, but got {self.engine!r}. Choose one of them."
+            )
+        for name in ("address", "cpus_per_run", "gpus_per_run"):
+            if self.engine != "ray" and getattr(self, name) is not None:
+                flag = f"--{name.replace('_', '-')}"
+                raise InputError(
+                    f"Expected {flag} with --engine ray, but the engine is {self.engine}. Add --engine ray."
+                )
+        for name in ("jobs", "cpus_per_run", "gpus_per_run"):
+            value, least = getattr(self, name), 1 if name == "jobs" else 0
+            if value is not None and not value >= least:
+                flag = f"--{name.replace('_', '-')}"
+                raise InputError(f"Expected {flag} to be at least {least}, but got {value}. Leave it out.")
+        if self.store is not None and "://" not in self.store:
+            raise InputError(
+                f"Expected --store to be an address, but got {self.store!r}. "
+                "Write s3://bucket/runs; for a path there is --out."
+            )
+
+
+HERE = Placement()
 
 
 def spread(function: Callable[..., R]) -> Callable[..., R]:

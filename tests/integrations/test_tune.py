@@ -188,7 +188,7 @@ def test_gaps_may_be_anywhere(small_npz: Path, tmp_path: Path) -> None:
     spec = search.spec({"gamma": 2, "width": 9, "weight_decay": 0.0, "batch_size": 16})
     assert (spec.method.optimizer.options["gamma"], spec.model.options["width"], spec.batch_size) == (2, 9, 16)
     study = optuna.create_study()
-    params = {name: tuning._suggest(study.ask(), name, IntDistribution(3, 9, step=3)) for name in ("gamma", "width")}
+    params = {name: tuning.suggest(study.ask(), name, IntDistribution(3, 9, step=3)) for name in ("gamma", "width")}
     assert set(params.values()) <= {3, 6, 9}
 
 

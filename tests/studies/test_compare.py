@@ -6,6 +6,7 @@ import pytest
 
 from surefoot.errors import DivergedError, InputError
 from surefoot.experiment import folder_name
+from surefoot.settings import Placement
 from surefoot.studies.compare import compare, make_spec, plan
 from surefoot.studies.engine import News
 
@@ -18,12 +19,12 @@ def test_runs_are_made_once_and_one_failure_does_not_stop_the_others(small_npz: 
     specs = [small("sgd", small_npz), small("sgd:lr=1e30", small_npz), small("csam", small_npz)]
     heard: list[News] = []
     jobs = plan(specs, [0, 1], tmp_path)
-    first = compare(jobs, workers=2, listen=heard.append)
+    first = compare(jobs, placement=Placement(jobs=2), listen=heard.append)
     assert [run.spec.method.label for run in first.runs] == ["sgd", "sgd", "csam", "csam"]
     assert [type(error) for error in first.failed.values()] == [DivergedError] * 2
     assert sum(news.done for news in heard) == 4
     stamps = [(run.path / "done.json").stat().st_mtime_ns for run in first.runs]
-    second = compare([job for job in jobs if job.path not in first.failed], workers=1)
+    second = compare([job for job in jobs if job.path not in first.failed], placement=Placement(jobs=1))
     assert [(run.path / "done.json").stat().st_mtime_ns for run in second.runs] == stamps
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from surefoot.records import RunFolder
+from surefoot.settings import Placement
 from surefoot.studies._plain import run_to_json
 from surefoot.studies._shifted import Shift
 from surefoot.studies.compare import make_spec
@@ -38,7 +39,7 @@ def study(shift: Shift | None) -> Study:
 def made(out: Path, **shifts: Shift | None) -> Runs:
     plans, jobs = plan_studies({name: study(shift) for name, shift in shifts.items()}, "smoke", out)
     assert len(jobs) == 1
-    results = run_studies(plans, jobs, workers=1)
+    results = run_studies(plans, jobs, placement=Placement(jobs=1))
     assert jobs[0].is_done
     return results[0].runs
 

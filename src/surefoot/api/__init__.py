@@ -10,6 +10,7 @@ from surefoot.api._check import CheckReport, check
 from surefoot.api._compare import ComparisonReport, compare, read_seeds
 from surefoot.api._conformal import SetsReport, apply_sets, conformal, load_sets
 from surefoot.api._estimate import EstimateReport, estimate
+from surefoot.api._places import find_place
 from surefoot.api._runs import Run, load_run
 from surefoot.api._train import check_out, train
 
@@ -28,6 +29,7 @@ __all__ = [
     "compare",
     "conformal",
     "estimate",
+    "find_place",
     "load_calibrator",
     "load_run",
     "load_sets",

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from surefoot.api._runs import Run
+from surefoot.api._search import Searching, lay_out, make_searches
 from surefoot.api._text import as_text
-from surefoot.api._train import KEEP, LOG, check_out, read_logs
+from surefoot.api._train import KEEP, LOG, read_logs
+from surefoot.clusters import kept
 from surefoot.config import COMPARISON, to_toml
 from surefoot.errors import InputError, RunError, SurefootError
 from surefoot.grid import expand_grid
 from surefoot.method import split_methods
-from surefoot.settings import Settings, Watching, spread
+from surefoot.settings import Placement, Settings, Watching, spread
 
 if TYPE_CHECKING:
     from surefoot.api._train import Progress
@@ -36,6 +38,8 @@ class ComparisonReport:
         summary: The methods, and the chosen setting of each grid, side by side.
         grids: The sweeps.
         page: The page that was written.
+        note: Which methods were given more settings to choose from than others; empty if none were.
+        store: The address where runs and page are kept too.
     """
 
     runs: tuple[Run, ...]
@@ -43,13 +47,16 @@ class ComparisonReport:
     summary: Summary
     grids: tuple[Grid, ...]
     page: Path
+    note: str = ""
+    store: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Write everything for machines: fractions, not percent."""
         from surefoot.report.choice import to_json
 
         grids = {"grids": [grid.to_json() for grid in self.grids]} if self.grids else {}
-        return {**to_json(self.summary), **grids, "report": str(self.page)}
+        more = {key: value for key, value in (("note", self.note), ("store", self.store)) if value}
+        return {**to_json(self.summary), **grids, **more, "report": str(self.page)}
 
     def parts(self, width: int = 100) -> Iterator[Any]:
         """Lay everything out for a terminal: tables and texts that rich prints.
@@ -67,6 +74,8 @@ class ComparisonReport:
         for grid in self.grids:
             yield grid_table(grid)
             yield f"{grid.sentence()}\n"
+        if self.note:
+            yield f"{self.note}\n"
         yield summary_table(self.summary, width=width)
         yield verdict(self.summary)
 
@@ -86,16 +95,17 @@ def compare(
         str | Sequence[str],
         "Choose a method's options on the calibration split: csam:rho=0.05|0.1|0.2,gamma=0|1. Can be given again.",
     ] = (),
-    choose_by: Annotated[str, "What a grid's setting is chosen by: nll, ece, brier or another metric."] = "nll",
+    choose_by: Annotated[str, "What settings are chosen by: nll, ece, brier or another metric."] = "nll",
     metrics: Annotated[
         str | Sequence[str] | None,
         "What to show: ece,nll,brier; ece:n_bins=30; ece@temperature; your own as module:function.",
     ] = None,
+    searching: Searching,
     settings: Settings,
     watching: Watching,
     seeds: Annotated[str | int | Sequence[int], "How many seeds, or which: 3, or 0,1,5."] = 3,
-    jobs: Annotated[int | None, "Runs at once; else one per core."] = None,
-    out: Annotated[Path | str, "Folder for the runs and report.html."] = RUNS,
+    out: Annotated[str | Path, "Folder for the runs and report.html, or an address such as s3://bucket/runs."] = RUNS,
+    placement: Placement,
     keep_checkpoints: Annotated[int, KEEP] = 0,
     log: Annotated[str | Sequence[str] | None, LOG] = None,
     fresh: Annotated[bool, "Train again, even what is finished."] = False,
@@ -111,14 +121,17 @@ def compare(
     Args:
         methods: The first is the baseline.
         grid: Sweeps over options, as ``csam:rho=0.05|0.1|0.2,gamma=0|1|2``.
-        choose_by: What a grid's setting is chosen by: a proper score, the NLL, unless told otherwise.
+        searching: Searches over ranges, as ``csam:rho=0.02..0.5 log``; how many settings each tries, and whether
+            hopeless ones are stopped early.
+        choose_by: What a setting is chosen by: a proper score, the NLL, unless told otherwise.
         metrics: What to show in table and page; else accuracy, ECE, NLL and ECE after temperature scaling. What a run
             does not hold yet is computed from its predictions.
         settings: Data, model, epochs and all else that determines a run.
         watching: What to measure on the way.
         seeds: How many, or which.
-        jobs: Runs at once; else one per core.
-        out: Folder for the runs, ``report.html`` and ``compare.toml``.
+        out: Folder for the runs, ``report.html`` and ``compare.toml``; or an address, of which a folder in
+            ``surefoot-runs`` here has the same.
+        placement: Where the runs are made, how many at once, and what each takes.
         keep_checkpoints: Epochs between checkpoints that stay; 0 keeps the newest only.
         log: Where to write every record as it is made, see :mod:`surefoot.integrations.logging`; runs are the same.
         fresh: Train again, even what is finished.
@@ -131,29 +144,43 @@ def compare(
     Raises:
         RunError: If no run of the methods finished.
     """
+    from surefoot.api._places import find_place
     from surefoot.experiment import folder_name
     from surefoot.metric_keys import read_metrics
+    from surefoot.records.remote import send_file
     from surefoot.report.document import check_page
-    from surefoot.report.grid import check_choice, choose_setting
+    from surefoot.report.grid import check_choice, choose_setting, effort_note
     from surefoot.report.page import write_page
     from surefoot.report.summary import summarise
     from surefoot.studies.compare import compare as make_runs
     from surefoot.studies.compare import plan
 
-    out = check_out(out)
+    out, placement = find_place(out, placement)
     check_page(out / "report.html")  # before hours of training, not after them
     decides, logs, tracking = check_choice(choose_by), read_logs(log), watching.tracking()
     shown = read_metrics(metrics) if metrics else None
-    texts = [grid] if isinstance(grid, str) else list(grid)
+    every_grid = [grid] if isinstance(grid, str) else list(grid)
+    texts, pruned = ([], every_grid) if searching.prune == "asha" else (every_grid, [])
     named = split_methods(methods) if isinstance(methods, str) else list(methods)
     chosen_seeds = read_seeds(seeds)
     specs = [settings.spec(method) for method in named]
     sweeps = {text: [settings.spec(method) for method in expand_grid(text)] for text in texts}
     every = [*specs, *(spec for sweep in sweeps.values() for spec in sweep)]
-    todo = plan(every, chosen_seeds, out, fresh=fresh, tracking=tracking, keep_every=keep_checkpoints, log=logs)
-    words = {"methods": named, "grid": texts or None, "choose_by": choose_by, "metrics": shown, "seeds": chosen_seeds}
-    _write_config(out, {**words, **asdict(settings), **asdict(watching), "keep_checkpoints": keep_checkpoints})
-    made = make_runs(todo, workers=jobs, listen=progress(todo) if progress else None)
+    more: dict[str, Any] = {"fresh": fresh, "tracking": tracking, "keep_every": keep_checkpoints, "log": logs}
+    if every:
+        plan(every, chosen_seeds, out)  # refuses what cannot run before the first search
+    hunts = lay_out(searching, pruned, settings, decides, seeds=chosen_seeds, out=out, placement=placement)
+    words: dict[str, Any] = {"methods": named, "grid": every_grid or None, "choose_by": choose_by, "metrics": shown}
+    words |= {"search": searching.texts or None, "trials": searching.trials, "prune": searching.prune} if hunts else {}
+    words |= {"seeds": chosen_seeds, **asdict(settings), **asdict(watching), "keep_checkpoints": keep_checkpoints}
+    _write_config(out, words)
+    with kept():
+        searches, failed = make_searches(hunts, decides, progress, fresh)
+        found = [each.chosen.runs[0].spec for each in searches if each.chosen]
+        if hunts and not every and not found:
+            raise RunError(f"Expected a setting to train, but there is none. {searches[0].sentence()}")
+        todo = plan([*every, *found], chosen_seeds, out, store=placement.store, **more)
+        made = make_runs(todo, placement=placement, listen=progress(todo) if progress else None)
     done = {run.path: run for run in made.runs}
 
     def finished(these: Sequence[RunSpec]) -> list[RunFolder]:
@@ -161,13 +188,17 @@ def compare(
         return [done[path] for path in paths if path in done]
 
     grids = [choose_setting(text, finished(sweep), decides, len(chosen_seeds)) for text, sweep in sweeps.items()]
-    compared = [*finished(specs), *(run for each in grids if each.chosen for run in each.chosen.runs)]
+    compared = [*finished(specs), *(run for each in grids if each.chosen for run in each.chosen.runs), *finished(found)]
+    grids += searches
     if not compared:
         why = next((str(error) for error in made.failed.values()), "No setting of a grid beats a constant answer.")
         raise RunError(f"Expected at least one run to compare, but there is none. {why}")
     summary = summarise(compared, shown)
     page = write_page(summary, out / "report.html", command=command, grids=grids)
-    return ComparisonReport(tuple(map(Run, made.runs)), made.failed, summary, tuple(grids), page)
+    for file in (page, out / COMPARISON) if placement.store else ():
+        send_file(file, str(placement.store))
+    runs, note = tuple(map(Run, made.runs)), effort_note(named, grids)
+    return ComparisonReport(runs, {**failed, **made.failed}, summary, tuple(grids), page, note, placement.store)
 
 
 def _write_config(out: Path, words: Mapping[str, Any]) -> None:

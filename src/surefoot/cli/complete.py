@@ -52,6 +52,7 @@ _TRAINING = {
     "methods": completing(*_METHODS, after=",+"),
     "method": completing(*_METHODS, after="+"),
     "grid": completing(*_METHODS, after="+"),
+    "search": completing(*_METHODS, after="+"),
     "data": completing("data"),
     "model": completing("models"),
     "augment": completing("data/augment", after="+"),

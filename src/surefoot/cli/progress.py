@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from rich.console import Console
@@ -22,9 +23,12 @@ from surefoot.report.numbers import show_seconds
 from surefoot.schema import MethodSpec
 from surefoot.studies.engine import Job, Listener, News
 
+BARS = 8  # of single runs, at most: on many machines there are more than a terminal has lines
+LINE_EVERY = 60.0  # seconds after which a line is due where no terminal is, though no run has ended
+
 
 class _Display:
-    """Shows news. On a terminal as moving bars; elsewhere as one line per finished run."""
+    """Shows news. On a terminal as moving bars; elsewhere as one line per finished run, and one a minute for all."""
 
     def __init__(self, bars: Progress, weights: Mapping[Path, float]) -> None:
         self.bars = bars
@@ -36,6 +40,7 @@ class _Display:
         self.failed = 0
         self.running: set[Path] = set()
         self.started, self.found = time.monotonic(), 0.0
+        self.printed = self.started
 
     def __call__(self, news: News) -> None:
         path = news.job.path
@@ -43,11 +48,14 @@ class _Display:
             self._end(news)
         else:
             self.running.add(path)
-            if path not in self.tasks:
-                self.tasks[path] = self.bars.add_task(_name(news.job), total=news.n_steps, note="")
             self.shares[path] = news.step / max(1, news.n_steps)
-            note = "" if news.loss is None else f"loss {news.loss:.3f}"
-            self.bars.update(self.tasks[path], completed=news.step, note=note)
+            if path not in self.tasks and len(self.tasks) < BARS:
+                self.tasks[path] = self.bars.add_task(_name(news.job), total=news.n_steps, note="")
+            if path in self.tasks:
+                note = "" if news.loss is None else f"loss {news.loss:.3f}"
+                self.bars.update(self.tasks[path], completed=news.step, note=note)
+            if not self.bars.console.is_terminal and time.monotonic() - self.printed > LINE_EVERY:
+                self._print("all runs: going on")
         self.bars.update(self.all, completed=self._work(), note=self._count())
 
     def _end(self, news: News) -> None:
@@ -61,9 +69,13 @@ class _Display:
         if path in self.tasks:
             self.bars.remove_task(self.tasks.pop(path))
         if news.error or not self.bars.console.is_terminal:
-            said = f"{news.error or 'done'}{' It is tried once more.' if news.again else ''}"
-            line = f"{_name(news.job)}: {said} [{self._count()}{self._left()}]"
-            self.bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
+            said = f"{news.error or news.stopped or 'done'}{' It is tried once more.' if news.again else ''}"
+            self._print(f"{_name(news.job)}: {said}")
+
+    def _print(self, what: str) -> None:
+        line = f"{what} [{self._count()}{self._left()}]"
+        self.bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self.printed = time.monotonic()
 
     def _work(self) -> float:
         return sum(self.weights[path] * share for path, share in self.shares.items())
@@ -107,14 +119,14 @@ def showing(weights: Mapping[Path, float]) -> Iterator[Listener]:
     Args:
         weights: How much work each run is, by its folder.
     """
-    with _bars() as bars:
+    with redirect_stdout(sys.stderr), _bars() as bars:  # what packages print, such as Ray, is no result
         yield _Display(bars, weights)
 
 
 @contextmanager
 def following() -> Iterator[Callable[[Sequence[Job]], Listener]]:
     """Show runs on stderr while the block lasts, from when it is known which ones."""
-    with _bars() as bars:
+    with redirect_stdout(sys.stderr), _bars() as bars:
         yield lambda jobs: _Display(bars, {job.path: _weight(job.spec.method) for job in jobs})
 
 

@@ -45,6 +45,8 @@ def show_comparison(found: ComparisonReport, as_json: bool) -> None:
     for part in found.parts(console.width):
         console.print(part, highlight=False, markup=False)
     print(f"Report: {found.page}")
+    if found.store:
+        print(f"Kept at: {found.store}, and in {found.page.parent} here")
 
 
 def show_run(folder: RunFolder, metrics: Sequence[str] | None, as_json: bool) -> None:

@@ -10,20 +10,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from surefoot.api import check_out, read_seeds
+from surefoot.api import find_place, read_seeds
 from surefoot.cli.app import AsJson, app
+from surefoot.cli.options import options_of
 from surefoot.cli.show_study import show_study
 from surefoot.errors import InputError
+from surefoot.settings import Placement, spread
 
 if TYPE_CHECKING:
     from surefoot.studies.contract import Size
-    from surefoot.studies.engine import EngineName, Job
+    from surefoot.studies.engine import Job
     from surefoot.studies.runner import Result
 
 OUT = Path("surefoot-runs") / "studies"
 
 
+@spread
+def read_placement(*, placement: Placement) -> Placement:
+    """Gather where runs are made from the flags that say so."""
+    return placement
+
+
 @app.command()
+@options_of(read_placement)
 def study(
     names: Annotated[
         list[str],
@@ -31,6 +40,7 @@ def study(
             help="Studies such as a1 b6, or all; list: the questions; show a4: a result; results: the page."
         ),
     ],
+    options: dict[str, Any],
     size: Annotated[
         str, typer.Option(help="smoke: seconds; laptop: minutes on 2 cores; paper: as published.")
     ] = "laptop",
@@ -39,23 +49,24 @@ def study(
     reuse: Annotated[
         bool, typer.Option("--reuse", help="Take runs over that the files in --results hold, instead of making them.")
     ] = False,
-    engine: Annotated[str, typer.Option(help="local: processes here; ray: tasks of a running Ray cluster.")] = "local",
-    jobs: Annotated[int | None, typer.Option(help="Runs at once; else one per core.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help=f"Folder for the runs, which studies share; else {OUT}. With show: for figures.")
+        str | None,
+        typer.Option(
+            help=f"Folder for the runs, which studies share, or an address such as s3://bucket/runs; else {OUT}. "
+            "With show: for figures."
+        ),
     ] = None,
     results: Annotated[
         Path | None,
         typer.Option(help="Folder for results, one file each; else OUT/results. RESULTS.md goes beside it."),
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="With ray: address for run folders, such as s3://bucket/runs.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Rerun published claims and say whether each held, with the numbers beside the published ones.
 
     Example: [bold]surefoot study a1 a4 --size laptop --seeds 5[/bold], then [bold]surefoot study show a4[/bold]
+
+    On many machines: [bold]surefoot study all --engine ray --address auto --out s3://bucket/runs[/bold]
     """
     if names == ["list"]:
         _list(as_json)
@@ -64,22 +75,23 @@ def study(
         if not names[1:]:
             raise InputError("Expected the name of a study, but got none. Write surefoot study show a4.")
         for name in names[1:]:
-            show_study(name, results, out, as_json)
+            show_study(name, results, Path(out) if out else None, as_json)
         return 0
-    place = out or OUT
-    where = results or place / "results"
+    where = results or _local(out or OUT) / "results"
     if names == ["results"]:
         from surefoot.studies.results import write_page
 
         print(f"Results: {write_page(where)}")
         return 0
-    check_out(place)
+    place, placement = find_place(out or OUT, read_placement(**options))
     chosen = None if seeds is None else read_seeds(seeds)
     if reuse and not resume:
         raise InputError("Expected --reuse or --no-resume, but got both: one keeps runs, the other does not. Drop one.")
-    options = "" if seeds is None else f" --seeds {seeds}"
-    made = _run(names, _size(size), chosen, not resume, reuse, _engine(engine), jobs, place, where, store, options)
+    more = "" if seeds is None else f" --seeds {seeds}"
+    made = _run(names, _size(size), chosen, not resume, reuse, placement, place, where, more)
     _present(made, where, as_json)
+    if placement.store and not as_json:
+        print(f"Kept at: {placement.store}, and in {place} here")
     return 1 if any(result.runs.failed for result in made) else 0
 
 
@@ -105,6 +117,13 @@ def figure(
     print(f"Figure: {out}")
 
 
+def _local(out: str | Path) -> Path:
+    """Return the folder on this machine for what is kept in a folder or at an address."""
+    from surefoot.records.remote import cache_of, is_address
+
+    return cache_of(str(out)) if is_address(out) else Path(out)
+
+
 def _size(text: str) -> Size:
     from surefoot.studies.contract import SIZES
 
@@ -114,37 +133,24 @@ def _size(text: str) -> Size:
     raise InputError(f"Expected --size to be {', '.join(SIZES)}, but got {text!r}. Choose one of them.")
 
 
-def _engine(text: str) -> EngineName:
-    from surefoot.studies.engine import ENGINES
-
-    for engine in ENGINES:
-        if engine == text:
-            return engine
-    raise InputError(f"Expected --engine to be {' or '.join(ENGINES)}, but got {text!r}. Choose one of them.")
-
-
 def _run(
     names: Sequence[str],
     size: Size,
     seeds: Sequence[int] | None,
     fresh: bool,
     reuse: bool,
-    engine: EngineName,
-    workers: int | None,
+    placement: Placement,
     out: Path,
     results: Path,
-    store: str | None,
     options: str,
 ) -> list[Result]:
     from surefoot.cli.progress import showing
     from surefoot.studies.results import check_results, write_result
     from surefoot.studies.runner import find_studies, plan_studies, run_studies
 
-    if store is not None and engine != "ray":
-        raise InputError("Expected --store with --engine ray, but the engine is local. Leave --store out.")
     studies = find_studies(names)
     check_results(results, list(studies))
-    plans, jobs = plan_studies(studies, size, out.resolve(), seeds=seeds, fresh=fresh, store=store)
+    plans, jobs = plan_studies(studies, size, out.resolve(), seeds=seeds, fresh=fresh, store=placement.store)
     if reuse:
         _reuse(list(studies), results, {job.path.name for job in jobs}, out.resolve())
 
@@ -153,7 +159,7 @@ def _run(
         write_result(result, results, f"surefoot study {result.plan.name} --size {size}{options}")
 
     with showing({job.path: _work(job) for job in jobs}) as listen:
-        return run_studies(plans, jobs, workers=workers, engine=engine, listen=listen, finish=keep)
+        return run_studies(plans, jobs, placement=placement, listen=listen, finish=keep)
 
 
 def _reuse(studies: Sequence[str], results: Path, wanted: set[str], out: Path) -> None:

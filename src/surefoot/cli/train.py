@@ -19,6 +19,10 @@ def compare(options: dict[str, Any], config: Config = None, as_json: AsJson = Fa
     Runs that are finished already are not trained again; interrupted ones go on.
 
     Example: [bold]surefoot compare --methods sgd,sam,csam:gamma=2 --seeds 5[/bold]
+
+    To search: [bold]surefoot compare --methods sgd --search "csam:rho=0.02..0.5 log,gamma=0|1|2" --trials 20[/bold]
+
+    On many machines: [bold]surefoot compare --engine ray --address auto --out s3://bucket/runs[/bold]
     """
     from surefoot.cli.progress import following
     from surefoot.cli.show import show_comparison

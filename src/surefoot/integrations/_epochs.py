@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from surefoot.records import RunFolder
@@ -48,3 +50,18 @@ class Epochs:
 
     def end(self, folder: RunFolder, error: BaseException | None = None) -> None:
         """Nothing is left to do."""
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """Where a run is logged, if that is one listener."""
+
+    listener: Epochs
+
+    def __call__(self) -> Epochs:
+        """Return the listener."""
+        return self.listener
+
+    def has_all(self, path: Path) -> bool:
+        """Return whether nothing is left to tell: of a finished run, its value is read from its folder."""
+        return True

@@ -9,11 +9,11 @@ test split has no say before :meth:`Search.judge`, which trains the chosen setti
 from __future__ import annotations
 
 import math
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 from string import Formatter
@@ -23,15 +23,18 @@ from surefoot.api import ComparisonReport, Run
 from surefoot.errors import DivergedError, InputError, OptionError, RunError
 from surefoot.evaluate import value_of
 from surefoot.experiment import folder_name, run
-from surefoot.integrations._epochs import BY_EPOCH, Epochs, Tell
+from surefoot.integrations._epochs import BY_EPOCH, Epochs, Hearing, Tell
+from surefoot.integrations._optuna import package, suggest
 from surefoot.records import RunFolder
 from surefoot.registry import METRICS
 from surefoot.report.grid import check_choice
 from surefoot.report.page import write_page
 from surefoot.report.summary import summarise
 from surefoot.schema import RunSpec
-from surefoot.settings import Settings, check_known
+from surefoot.settings import Placement, Settings, check_known
 from surefoot.studies.compare import compare, plan
+from surefoot.studies.engine import Job, address_in
+from surefoot.studies.stored import make_stored
 
 SETTINGS = tuple(field.name for field in fields(Settings))
 _busy = threading.Lock()
@@ -49,13 +52,17 @@ class Search:
         choose_by: A measure of the calibration split: nll, accuracy, ece and kce are known after every epoch, others at
             the end only, so that no trial can be stopped early.
         seeds: Runs per trial, of which the mean counts; the first one decides whether to go on.
+        first_seed: The first of them.
         threads: Threads of torch.
+        store: Address of a folder that keeps the runs for all machines, where ``out`` is not one they share.
         **settings: Data, model, epochs and so on, as for :func:`surefoot.train`.
 
     Attributes:
         metric: What a trial's value is called: ``"calibration/nll"``.
         mode: ``"min"`` or ``"max"``.
         direction: The same in Optuna's words, ``"minimize"`` or ``"maximize"``.
+        key: The measure that decides.
+        worst: The worst value there is, of a trial that diverges.
 
     Raises:
         InputError: If an option is unknown, or settings cannot be chosen by the measure.
@@ -75,7 +82,9 @@ class Search:
         out: Path | str,
         choose_by: str = "nll",
         seeds: int = 1,
+        first_seed: int = 0,
         threads: int = 1,
+        store: str | None = None,
         **settings: Any,
     ) -> None:
         check_known(settings, SETTINGS, "Search")
@@ -83,14 +92,15 @@ class Search:
             raise InputError(f"Expected at least one seed per trial, but got {seeds}. Write seeds=1.")
         self._words = {"method": method, **settings}
         self._out = Path(out).resolve()  # Ray's workers are in other folders
-        self._key, self._seeds, self._threads = check_choice(choose_by), seeds, threads
-        lower = METRICS.read(self._key)[0].facts["lower_is_better"]
-        self.metric = f"calibration/{self._key}"
+        self.key, self._seeds, self._threads = check_choice(choose_by), range(first_seed, first_seed + seeds), threads
+        self._store = store
+        lower = METRICS.read(self.key)[0].facts["lower_is_better"]
+        self.metric = f"calibration/{self.key}"
         self.mode, self.direction = ("min", "minimize") if lower else ("max", "maximize")
-        self._worst = math.inf if lower else -math.inf
-        if self._key not in BY_EPOCH:
+        self.worst = math.inf if lower else -math.inf
+        if self.key not in BY_EPOCH:
             warnings.warn(
-                f"{self._key} is known at the end of a run only, so no trial is stopped early. "
+                f"{self.key} is known at the end of a run only, so no trial is stopped early. "
                 f"To stop early, choose by {', '.join(BY_EPOCH)}.",
                 stacklevel=2,
             )
@@ -139,7 +149,7 @@ class Search:
             A function from a trial to its value. Called in several threads at once it refuses: start the script
             several times with the same storage instead.
         """
-        optuna = _package("optuna", "surefoot[optuna]")
+        optuna = package("optuna", "surefoot[optuna]")
 
         def objective(trial: Any) -> float:
             if [each.name.lower() for each in trial.study.directions] != [self.direction]:
@@ -156,12 +166,12 @@ class Search:
                 if trial.should_prune():
                     raise optuna.TrialPruned(f"Stopped after epoch {epoch}: {self.metric} is {value:.4g}.")
 
-            params = space(trial) if callable(space) else {name: _suggest(trial, name, space[name]) for name in space}
+            params = space(trial) if callable(space) else {name: suggest(trial, name, space[name]) for name in space}
             trial.set_user_attr("settings", dict(params))  # a function may give more than it has drawn
             try:
                 return self._run(params, tell)
             except DivergedError as error:
-                trial.report(self._worst, epoch + 1)
+                trial.report(self.worst, epoch + 1)
                 raise optuna.TrialPruned(str(error)) from error
 
         return objective
@@ -175,7 +185,7 @@ class Search:
         Returns:
             A function from a trial's parameters.
         """
-        _package("ray.tune", "surefoot[ray]' 'ray[tune]")
+        package("ray.tune", "surefoot[ray]' 'ray[tune]")
 
         def trainable(config: dict[str, Any]) -> None:
             from ray import tune
@@ -184,7 +194,7 @@ class Search:
             try:
                 value = self._run(config, lambda epoch, value: tune.report({self.metric: value, "epoch": epoch}))
             except DivergedError:
-                value = self._worst
+                value = self.worst
             tune.report({self.metric: value, "epoch": last})
 
         return trainable
@@ -197,17 +207,26 @@ class Search:
             )
         try:
             values = []
-            for seed in range(self._seeds):
+            for seed in self._seeds:
                 spec = self.spec(params, seed=seed)
-                hear = Epochs(BY_EPOCH.get(self._key), spec.epochs, tell, self._worst) if seed == 0 else None
-                made = run(spec, self._out / folder_name(spec), threads=self._threads, listener=hear)
-                values.append(self._value(made))
+                hear = Epochs(BY_EPOCH.get(self.key), spec.epochs, tell, self.worst) if seed == self._seeds[0] else None
+                values.append(self._make(spec, hear))
             return fmean(values)
         finally:
             _busy.release()
 
-    def _value(self, made: RunFolder) -> float:
-        value = value_of(made, self._key, split="calibration")
+    def _make(self, spec: RunSpec, hear: Epochs | None) -> float:
+        path = self._out / folder_name(spec)
+        if self._store is None:
+            return self.value(run(spec, path, threads=self._threads, listener=hear))
+        with tempfile.TemporaryDirectory() as home:
+            job = Job(spec, path, store=address_in(self._store, path), log=Hearing(hear) if hear else None)
+            make_stored(job, Path(home) / "run", lambda step, n_steps, loss: None)
+            return self.value(RunFolder(Path(home) / "run"))
+
+    def value(self, made: RunFolder) -> float:
+        """Return what a finished run counts for."""
+        value = value_of(made, self.key, split="calibration")
         if value is None:
             raise RunError(f"Expected a value of {self.metric}, but {made.path} has none. Choose by nll.")
         return value
@@ -238,7 +257,7 @@ class Search:
             InputError: If the search has not tried this setting.
             RunError: If no run finished.
         """
-        chosen = self.spec(params)
+        chosen = self.spec(params, seed=self._seeds[0])
         if RunFolder(self._out / folder_name(chosen)).done() is None:
             raise InputError(
                 f"Expected a setting that the search has tried, but {self._out} has no finished run of it. "
@@ -247,8 +266,8 @@ class Search:
         words = {key: value for key, value in self._fill(params).items() if key != "method"}
         others = [Settings(**words).spec(each) if isinstance(each, str) else each for each in against]
         out = self._out / "judged"
-        todo = plan([*others, chosen], range(self._seeds, self._seeds + seeds), out)
-        made = compare(todo, workers=jobs)
+        todo = plan([*others, chosen], range(self._seeds.stop, self._seeds.stop + seeds), out)
+        made = compare(todo, placement=Placement(jobs=jobs))
         if not made.runs:
             raise RunError(f"Expected runs to judge by, but none finished. {next(iter(made.failed.values()))}")
         summary = summarise(made.runs)
@@ -265,32 +284,9 @@ def retry_interrupted(study: Any) -> int:
     Returns:
         How many there are.
     """
-    optuna = _package("optuna", "surefoot[optuna]")
+    optuna = package("optuna", "surefoot[optuna]")
     found = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
     for trial in found:
         study.enqueue_trial(trial.params)
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return len(found)
-
-
-def _suggest(trial: Any, name: str, space: Any) -> Any:
-    """Draw a value from one of Optuna's distributions."""
-    kind = type(space).__name__
-    if kind == "CategoricalDistribution":
-        return trial.suggest_categorical(name, space.choices)
-    if kind == "IntDistribution":
-        return trial.suggest_int(name, space.low, space.high, step=space.step, log=space.log)
-    if kind == "FloatDistribution":
-        return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
-    raise InputError(
-        f"Expected a distribution of Optuna for {name!r}, but got {space!r}. Write FloatDistribution(0.01, 1)."
-    )
-
-
-def _package(name: str, extra: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InputError(
-            f"Expected {name} to be installed, but it cannot be imported ({error}). Run pip install '{extra}'."
-        ) from error

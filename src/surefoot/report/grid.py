@@ -31,6 +31,8 @@ class Grid:
         columns: All that are shown.
         rows: One per setting.
         chosen: None where no setting beats a constant answer.
+        stopped: How many more were tried and stopped early.
+        is_search: Whether the chosen setting is trained anew, with seeds that had no say in the choice.
     """
 
     text: str
@@ -38,14 +40,25 @@ class Grid:
     columns: tuple[Measure, ...]
     rows: tuple[MethodRow, ...]
     chosen: MethodRow | None
+    stopped: int = 0
+    is_search: bool = False
+
+    @property
+    def tried(self) -> int:
+        """How many settings were tried."""
+        return len(self.rows) + self.stopped
 
     def sentence(self) -> str:
         """Say which setting was taken, and on what grounds."""
-        asked = f"{self.text}: of {len(self.rows)} settings"
+        early = f", {self.stopped} of them stopped early," if self.stopped else ""
+        asked = f"{self.text}: of {self.tried} setting{'s' * (self.tried != 1)}{early}"
         if self.chosen is None:
             return f"{asked} none beats always saying the largest class on the calibration split; none is taken."
         value = show_spread(self.chosen.calibration[self.by.key], self.by) + (" %" if self.by.percent else "")
-        return f"{asked} {self.chosen.label} has the best mean {self.by.label} on the calibration split: {value}."
+        if not self.is_search:
+            return f"{asked} {self.chosen.label} has the best mean {self.by.label} on the calibration split: {value}."
+        anew = "It is trained anew, with other seeds."
+        return f"{asked} {self.chosen.label} has the best {self.by.label} on the calibration split: {value}. {anew}"
 
     def to_json(self) -> dict[str, Any]:
         """Write the sweep for machines: fractions, all of the calibration split."""
@@ -64,7 +77,29 @@ class Grid:
             "chosen_on": "calibration",
             "by": self.by.key,
             "settings": settings,
+            "tried": self.tried,
+            "stopped": self.stopped,
         }
+
+
+def effort_note(methods: Sequence[str], grids: Sequence[Grid]) -> str:
+    """Say of a comparison with searches who was given how many settings, unless all were given the same.
+
+    Args:
+        methods: Those that are compared as they are.
+        grids: The sweeps and searches.
+
+    Returns:
+        A sentence, or nothing.
+    """
+    if not any(grid.is_search for grid in grids):
+        return ""
+    tried = [f"{grid.tried} settings of {grid.text}" for grid in grids]
+    if len({grid.tried for grid in grids}) == 1 and not methods:
+        return ""
+    alone = f"{', '.join(methods)} as it was named" if len(methods) == 1 else f"{', '.join(methods)} as they were named"
+    told = "; ".join([*tried, *([alone] if methods else [])])
+    return f"Not all were given the same number of settings: {told}. For a fair contest search every method."
 
 
 def check_choice(by: str) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 from surefoot.errors import InputError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.schema import UNTRACKED, RunSpec, Tracking
-from surefoot.settings import Settings
-from surefoot.studies.engine import Job, Listener, Logging, run_all
+from surefoot.settings import HERE, Placement, Settings
+from surefoot.studies.engine import Job, Listener, Logging, address_in, run_all
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def plan(
     tracking: Tracking = UNTRACKED,
     keep_every: int = 0,
     log: Logging | None = None,
+    store: str | None = None,
 ) -> list[Job]:
     """Check all specs and lay out one run per spec and seed.
 
@@ -56,6 +57,7 @@ def plan(
         tracking: What to measure on the way; runs that did not are made anew.
         keep_every: Epochs between checkpoints that stay; 0 keeps the newest only. Finished runs stay as they are.
         log: Where to log them.
+        store: Address of a folder that keeps the runs for all machines.
 
     Returns:
         The runs, method by method in the order given; runs that are the same are there once.
@@ -71,19 +73,22 @@ def plan(
         check(spec)
     made = [replace(spec, seed=seed) for spec in specs for seed in seeds]
     named = {out / folder_name(spec): spec for spec in made}
-    return [Job(spec, path, fresh, tracking, keep_every=keep_every, log=log) for path, spec in named.items()]
+    return [
+        Job(spec, path, fresh, tracking, keep_every=keep_every, store=address_in(store, path), log=log)
+        for path, spec in named.items()
+    ]
 
 
-def compare(jobs: Sequence[Job], *, workers: int | None = None, listen: Listener | None = None) -> Comparison:
+def compare(jobs: Sequence[Job], *, placement: Placement = HERE, listen: Listener | None = None) -> Comparison:
     """Make the planned runs. Those that are finished already are not made again.
 
     Args:
         jobs: What :func:`plan` laid out.
-        workers: How many at once; else one per core.
+        placement: Where they are made, and how many at once.
         listen: Called with news of every run.
 
     Returns:
         The finished runs in the order of the plan.
     """
-    failed = run_all(jobs, workers=workers, listen=listen)
+    failed = run_all(jobs, placement=placement, listen=listen)
     return Comparison(tuple(RunFolder(job.path) for job in jobs if job.path not in failed), failed)

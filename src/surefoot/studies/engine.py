@@ -6,22 +6,22 @@ the work, the second attempt and the news are the same for all of them and live 
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from surefoot.errors import DivergedError, InputError, RunError, SurefootError
+from surefoot.errors import DivergedError, InputError, RunError, StoppedError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.schema import CHECKPOINT_EVERY, RunSpec, Tracking
+from surefoot.settings import HERE, Placement
 from surefoot.studies._shifted import Shift
 
 if TYPE_CHECKING:
     from surefoot.training import RunListener
 
-EngineName = Literal["local", "ray"]
-ENGINES: tuple[EngineName, ...] = ("local", "ray")
 ATTEMPTS = 2
 
 
@@ -74,7 +74,11 @@ class Job:
 
 @dataclass(frozen=True)
 class News:
-    """How far a job is. ``error`` is set when it failed, ``again`` when it is tried once more."""
+    """How far a job is.
+
+    ``error`` is set when it failed, ``again`` when it is tried once more, ``stopped`` when it was not worth going on
+    with and counts as done.
+    """
 
     job: Job
     step: int = 0
@@ -83,6 +87,12 @@ class News:
     done: bool = False
     error: SurefootError | None = None
     again: bool = False
+    stopped: SurefootError | None = None
+
+
+def address_in(store: str | None, path: Path) -> str | None:
+    """Return the address of a run folder in a folder at an address; None where there is none."""
+    return f"{store.rstrip('/')}/{path.name}" if store else None
 
 
 Listener = Callable[[News], None]
@@ -139,76 +149,105 @@ class Engine(Protocol):
 
 
 def run_all(
-    jobs: Sequence[Job],
-    *,
-    workers: int | None = None,
-    listen: Listener | None = None,
-    engine: EngineName = "local",
+    jobs: Sequence[Job], *, placement: Placement = HERE, listen: Listener | None = None
 ) -> dict[Path, SurefootError]:
     """Make all runs; one that fails is tried once more and does not stop the others.
 
     Args:
         jobs: The runs.
-        workers: How many at once; else as many as there are cores.
+        placement: Where they are made, how many at once, and what each takes.
         listen: Called with news of every job.
-        engine: ``local`` for processes on this machine, ``ray`` for the tasks of a Ray cluster.
 
     Returns:
         What went wrong, by run folder; empty if nothing did.
     """
+    from surefoot.studies.stored import not_sent
+
     tell = listen or (lambda news: None)
-    todo = [job for job in jobs if not job.is_done]
+    _warn_of_idle_gpus(jobs, placement)
+    there = [job for job in jobs if job.is_done]
+    done = {job.path for job in there} - not_sent(there)
     for job in jobs:
-        if job not in todo:
+        if job.path in done:
             tell(News(job, done=True))
-    if not todo:
-        return {}
-    opened = _open(engine, workers, len(todo))
+    todo = [job for job in jobs if job.path not in done]
+    return attend(todo, len(todo), placement, tell) if todo else {}
+
+
+def _warn_of_idle_gpus(jobs: Sequence[Job], placement: Placement) -> None:
+    if placement.gpus_per_run and all(job.spec.device == "cpu" for job in jobs):
+        warnings.warn("Each run takes a GPU and trains on the CPU. Add --device cuda.", stacklevel=3)
+
+
+def attend(jobs: Iterable[Job], n_jobs: int, placement: Placement, tell: Listener) -> dict[Path, SurefootError]:
+    """Make runs as they come: the next one is asked for when there is room for it.
+
+    Args:
+        jobs: The runs.
+        n_jobs: How many there are, at most.
+        placement: Where they are made.
+        tell: Called with news of every job.
+
+    Returns:
+        What went wrong, by run folder.
+    """
+    engine = _open(placement, n_jobs)
     try:
-        return _attend(opened, todo, tell)
+        return _attend(engine, iter(jobs), tell)
     finally:
-        opened.close()
+        engine.close()
 
 
-def _open(name: EngineName, workers: int | None, n_jobs: int) -> Engine:
-    if name == "ray":
+def _open(placement: Placement, n_jobs: int) -> Engine:
+    if placement.engine == "ray":
         from surefoot.studies.engines.ray import RayEngine
 
-        return RayEngine(workers)
+        return RayEngine(placement, n_jobs)
     from surefoot.studies.engines.local import LocalEngine
 
-    return LocalEngine(workers, n_jobs)
+    return LocalEngine(placement.jobs, n_jobs)
 
 
-def _attend(engine: Engine, todo: Sequence[Job], tell: Listener) -> dict[Path, SurefootError]:
-    waiting, running = deque(range(len(todo))), set[int]()
+def _attend(engine: Engine, jobs: Iterator[Job], tell: Listener) -> dict[Path, SurefootError]:
+    known: dict[int, Job] = {}
+    again, running = deque[int](), set[int]()
     attempts: Counter[int] = Counter()
     failed: dict[Path, SurefootError] = {}
-    while waiting or running:
-        while waiting and len(running) < engine.slots:
-            number = waiting.popleft()
+    while True:
+        while len(running) < engine.slots:
+            if (job := next(jobs, None)) is not None:
+                number = len(known)
+                known[number] = job
+            elif again:
+                number = again.popleft()
+            else:
+                break
             attempts[number] += 1
             running.add(number)
-            engine.submit(number, todo[number])
+            engine.submit(number, known[number])
+        if not running:
+            return failed
         for number, step, n_steps, loss in engine.progress():
             if number in running:
-                tell(News(todo[number], step, n_steps, loss))
+                tell(News(known[number], step, n_steps, loss))
         for number, trouble in engine.ended():
             running.discard(number)
-            job, error = todo[number], _readable(trouble)
+            job, error = known[number], _readable(trouble)
             if error and attempts[number] < ATTEMPTS and not _is_certain(error):
-                waiting.append(number)
+                again.append(number)
                 tell(News(job, error=error, again=True))
+                continue
+            if isinstance(error, StoppedError):
+                tell(News(job, done=True, stopped=error))
                 continue
             if error:
                 failed[job.path] = error
             tell(News(job, done=error is None, error=error))
-    return failed
 
 
 def _is_certain(error: SurefootError) -> bool:
     """Return whether a second attempt must end the same way: runs are the same bits every time."""
-    return isinstance(error, InputError | DivergedError)
+    return isinstance(error, InputError | DivergedError | StoppedError)
 
 
 def _readable(error: BaseException | None) -> SurefootError | None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from surefoot.errors import InputError, SurefootError
 from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
+from surefoot.settings import HERE, Placement
 from surefoot.studies._shifted import Shift
 from surefoot.studies.contract import Analysis, Arm, Size, Study, Verdict, order
-from surefoot.studies.engine import EngineName, Job, Listener, News, run_all
+from surefoot.studies.engine import Job, Listener, News, address_in, run_all
 from surefoot.studies.runs import Runs
 
 
@@ -138,16 +139,14 @@ def _job(path: Path, arm: Arm, shifts: tuple[Shift, ...], fresh: bool, store: st
     folder = RunFolder(path)
     earlier = folder.tracking if folder.run_id is not None else arm.tracking
     asked = arm.tracking if earlier.covers(arm.tracking) else earlier.joined(arm.tracking)
-    address = f"{store.rstrip('/')}/{path.name}" if store else None
-    return Job(arm.spec, path, fresh, asked, store=address, shifts=shifts)
+    return Job(arm.spec, path, fresh, asked, store=address_in(store, path), shifts=shifts)
 
 
 def run_studies(
     plans: Sequence[Plan],
     jobs: Sequence[Job],
     *,
-    workers: int | None = None,
-    engine: EngineName = "local",
+    placement: Placement = HERE,
     listen: Listener | None = None,
     finish: Callable[[Result], None] | None = None,
 ) -> list[Result]:
@@ -156,8 +155,7 @@ def run_studies(
     Args:
         plans: What :func:`plan_studies` gave.
         jobs: Likewise.
-        workers: How many runs at once.
-        engine: Where they run.
+        placement: Where they are made, and how many at once.
         listen: Called with news of every run.
         finish: Called with every study's result as soon as all its runs have ended.
 
@@ -182,7 +180,7 @@ def run_studies(
                 if finish:
                     finish(made[plan.name])
 
-    run_all(jobs, workers=workers, listen=hear, engine=engine)
+    run_all(jobs, placement=placement, listen=hear)
     return [made[plan.name] for plan in plans]
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from surefoot.errors import RunError
 from surefoot.studies.engine import Job, make
 from surefoot.studies.engines._parent import end_with_parent
+from surefoot.studies.stored import make_stored
 
 PAUSE = 0.1  # seconds to wait for news
 
@@ -106,4 +107,7 @@ def _work(number: int, job: Job) -> None:
             last = now
             _inbox.put((number, step, n_steps, loss))
 
-    make(job, job.path, on_progress)
+    if job.store is None:
+        make(job, job.path, on_progress)
+    else:
+        make_stored(job, job.path, on_progress)

@@ -6,48 +6,58 @@ a worker brings the folder home, runs, and sends it back on the way and at the e
 
 from __future__ import annotations
 
-import logging
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from surefoot.clusters import LOCAL, connect, disconnect
 from surefoot.errors import InputError, RunError, SurefootError
-from surefoot.records.remote import download, upload
-from surefoot.studies.engine import Job, OnStep, make
+from surefoot.records.remote import download
+from surefoot.settings import Placement
+from surefoot.studies.engine import Job, make
+from surefoot.studies.stored import make_stored
 
 PAUSE = 0.2  # seconds to wait for news
-SEND_EVERY = 30.0  # seconds between copies of a running run to the store
 
 
 class RayEngine:
-    """One Ray task per run, with one core each.
+    """One Ray task per run.
+
+    All runs are handed over at once: Ray knows where there is room, and a cluster that grows by itself sees how much
+    there is to do.
 
     Args:
-        workers: How many runs at once; else as many as the cluster has cores.
+        placement: The cluster, what a run takes, and how many at once, if not as many as fit.
+        n_jobs: How many there are to make.
 
     Raises:
         InputError: If Ray is not installed or no cluster can be reached.
     """
 
-    def __init__(self, workers: int | None) -> None:
-        self._ray = _connect()
-        cores = int(self._ray.cluster_resources().get("CPU", 1))
-        self.slots = workers or max(1, cores)
-        self._inbox = self._ray.remote(num_cpus=0)(_Inbox).remote()
+    def __init__(self, placement: Placement, n_jobs: int) -> None:
+        self._ray = join(placement)
+        self.slots = placement.jobs or n_jobs
+        self._inbox = self._ray.remote(num_cpus=0, max_restarts=-1)(_Inbox).remote()
         # A worker that dies is this project's to deal with: the second attempt is counted and told like any other.
-        self._task = self._ray.remote(num_cpus=1, max_retries=0)(_work)
+        takes = takes_of(placement)
+        self._task = self._ray.remote(max_retries=0, num_cpus=takes["CPU"], num_gpus=takes["GPU"])(_work)
         self._running: dict[Any, tuple[int, Job]] = {}
 
     def submit(self, number: int, job: Job) -> None:
         """Start a task."""
-        self._running[self._task.remote(number, job, self._inbox)] = number, job
+        self._running[self._task.remote(number, job, self._inbox, str(Path.cwd()))] = number, job
 
     def progress(self) -> Iterable[tuple[int, int, int, float]]:
         """Empty the inbox."""
-        found: list[tuple[int, int, int, float]] = self._ray.get(self._inbox.take.remote())
+        found: list[tuple[int, int, int, float]] = []
+        with suppress(self._ray.exceptions.RayActorError):  # its machine is gone; it comes back on another one
+            found = self._ray.get(self._inbox.take.remote())
         if not found:
             time.sleep(PAUSE)
         return found
@@ -81,7 +91,7 @@ class RayEngine:
         for task in self._running:
             self._ray.cancel(task, force=True)
         self._ray.kill(self._inbox)
-        self._ray.shutdown()
+        disconnect()
 
 
 class _Inbox:
@@ -98,22 +108,17 @@ class _Inbox:
         return news
 
 
-def _connect() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError("Expected Ray to be installed, but it is not. Run pip install 'surefoot[ray]'.") from error
-    try:
-        ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise InputError(
-            "Expected a Ray cluster, but found none. Start one with `ray start --head`, or set RAY_ADDRESS."
-        ) from error
-    return ray
+def go_to(folder: str) -> None:
+    """Work in the folder that the command was typed in, where it is there: names of data and modules are found."""
+    if Path(folder).is_dir():
+        os.chdir(folder)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
 
 
-def _work(number: int, job: Job, inbox: Any) -> None:
+def _work(number: int, job: Job, inbox: Any, folder: str) -> None:
     """Make a run where this worker is."""
+    go_to(folder)
     last = 0.0
 
     def on_progress(step: int, n_steps: int, loss: float) -> None:
@@ -127,22 +132,49 @@ def _work(number: int, job: Job, inbox: Any) -> None:
         make(job, job.path, on_progress)
         return
     with tempfile.TemporaryDirectory() as home:
-        _make_away(Path(home) / "run", job, on_progress)
+        make_stored(job, Path(home) / "run", on_progress)
 
 
-def _make_away(home: Path, job: Job, on_progress: OnStep) -> None:
-    """Bring the folder from the store, run, and send it back on the way and at the end."""
-    store = str(job.store)
-    if not job.fresh:
-        download(store, home)
-    sent = time.monotonic()
+def takes_of(placement: Placement) -> dict[str, float]:
+    """Return what a run takes, by Ray's names."""
+    cpus = 1.0 if placement.cpus_per_run is None else placement.cpus_per_run
+    return {"CPU": cpus, "GPU": placement.gpus_per_run or 0.0}
 
-    def tell(step: int, n_steps: int, loss: float) -> None:
-        nonlocal sent
-        on_progress(step, n_steps, loss)
-        if time.monotonic() - sent > max(SEND_EVERY, job.checkpoint_every):
-            upload(home, store)
-            sent = time.monotonic()
 
-    make(job, home, tell)
-    upload(home, store)
+def join(placement: Placement) -> Any:
+    """Join the cluster that runs are made on.
+
+    Args:
+        placement: Which one, and what a run takes.
+
+    Returns:
+        The module ``ray``.
+
+    Raises:
+        InputError: If no cluster can be joined, or one of this machine alone has not what a run takes.
+    """
+    ray = connect(placement.address)
+    try:
+        check_room(ray.nodes(), takes_of(placement), is_local=placement.address == LOCAL)
+    except InputError:
+        disconnect()
+        raise
+    return ray
+
+
+def check_room(nodes: Sequence[Mapping[str, Any]], takes: Mapping[str, float], *, is_local: bool) -> None:
+    """Say so if no machine has what a run takes; one that has may join yet, but not a cluster of this machine alone."""
+    for kind, wanted in takes.items():
+        most = max((float(node["Resources"].get(kind, 0.0)) for node in nodes if node["Alive"]), default=0.0)
+        if wanted <= most:
+            continue
+        if is_local:
+            flag = f"--{kind.lower()}s-per-run"
+            raise InputError(
+                f"Expected {flag} to be at most {most:g}, which this machine has, but got {wanted:g}. Lower it."
+            )
+        warnings.warn(
+            f"A run takes {wanted:g} {kind}, but the largest machine of the Ray cluster has {most:g}: "
+            "runs wait until a larger one joins.",
+            stacklevel=3,
+        )
