@@ -12,7 +12,7 @@ import torch
 import surefoot as sf
 from surefoot.auditing import audit, compare_audits
 from surefoot.auditing._confidence_counts import LOWER_ENDS, Cells, ConfidenceCounts
-from surefoot.auditing._sampling import Folds
+from surefoot.auditing._sampling import halves as dealt
 from surefoot.auditing.thresholds import find_thresholds, risks_of
 from surefoot.errors import InputError
 from surefoot.metrics import risk_above, risk_threshold
@@ -30,7 +30,7 @@ def sure(n: int = 6000, *, seed: int = 0, spread: float = 1.0) -> tuple[np.ndarr
 
 
 def halves(n: int) -> np.ndarray:
-    return Folds().next(n)
+    return dealt(np.arange(n))
 
 
 def test_the_grid_is_short_decimals_that_become_finer_towards_1() -> None:

@@ -18,9 +18,10 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._memory import Held
 from surefoot.auditing._names import Kind, take_apart
 from surefoot.auditing._readers import read_table
-from surefoot.auditing._source import SUM_TOLERANCE, from_percent, rows_per_chunk
+from surefoot.auditing._source import SUM_TOLERANCE, rows_per_chunk
 from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._told import Said
+from surefoot.auditing._values import from_percent
 from surefoot.errors import InputError
 
 _RANK = {"logits": 0, "probs": 1, "scores": 2}

@@ -88,7 +88,9 @@ def read_new(
         if positive is not None:
             total += probs[:, positive].sum().item()
         rows = ScoredRows.of(probs, positive)
-        sample.add(most, rows.predicted.numpy(), *(each.numpy() for each in rows.features))
+        sample.add(
+            most, np.arange(n, n + len(probs)), rows.predicted.numpy(), *(each.numpy() for each in rows.features)
+        )
         n += len(probs)
     if not n:
         raise InputError(f"Expected at least one row, but {where} has none. Check the file.")

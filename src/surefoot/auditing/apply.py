@@ -16,10 +16,11 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._others import Others, others_of
 from surefoot.auditing._positive import choose_positive
 from surefoot.auditing._readers import TABLES, table_suffix
-from surefoot.auditing._reading import OnRows, Reading, read, walk
+from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._scores import FittedTo, Scores, find_scores
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
+from surefoot.auditing._walking import read, walk
 from surefoot.auditing._writers import check_format, open_sink
 from surefoot.auditing.calibrate import Origin
 from surefoot.auditing.files import files_of
@@ -148,7 +149,7 @@ def _apply_labelled(
     others = Others(others_of(path, shape[0], left_out(out, columns, labels_name, layout)))
     is_table = table_suffix(path) in TABLES
     with open_sink(out, shape, source.class_names, layout) as sink:
-        for rows, truth, weights in walk(source, where, on_rows, as_stored=True):
+        for rows, truth, weights, _ in walk(source, where, on_rows, as_stored=True):
             log_p = torch.from_numpy(fitted.logits(rows.numpy())).log_softmax(1)
             bins.update(log_p.exp(), truth, weights)
             losses.add(-log_p.gather(1, truth[:, None]).squeeze(1), weights)

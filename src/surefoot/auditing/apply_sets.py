@@ -15,11 +15,12 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._others import Others, others_of
 from surefoot.auditing._readers import TABLES, table_suffix
-from surefoot.auditing._reading import OnRows, read
+from surefoot.auditing._reading import OnRows
 from surefoot.auditing._scores import FittedTo, Scores, find_scores
 from surefoot.auditing._set_rows import rows_of
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
+from surefoot.auditing._walking import read
 from surefoot.auditing._writers import check_format, open_sink
 from surefoot.auditing.calibrate import Origin
 from surefoot.auditing.files import files_of

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from surefoot.auditing._applying import check_classes
-from surefoot.auditing._reading import OnRows, Reading, read
+from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._scores import FittedTo
 from surefoot.auditing._set_rows import rows_of, sampled_rows
 from surefoot.auditing._set_words import sentence_of
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
+from surefoot.auditing._walking import read
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.calibrate import COMPARED_VALUES, FITTED_VALUES, Origin
 from surefoot.auditing.files import name_of, open_predictions
