@@ -15,7 +15,19 @@ SOURCE = Path(surefoot.__file__).parent
 LAYERS = {
     0: {
         *("schema", "errors", "registry", "seeding", "modes", "structure", "scaling", "batches", "outputs"),
-        *("imported", "options", "method", "metric_keys", "config", "grid", "moment", "corrections", "__init__"),
+        *(
+            "places",
+            "clusters",
+            "imported",
+            "options",
+            "method",
+            "metric_keys",
+            "config",
+            "grid",
+            "moment",
+            "corrections",
+            "__init__",
+        ),
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
     2: {"ensembles", "prediction_sets", "training", "records", "statistics", "steering"},

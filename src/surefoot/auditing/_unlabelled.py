@@ -22,6 +22,7 @@ from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
 from surefoot.auditing.files import SUFFIXES, is_path
 from surefoot.errors import InputError
+from surefoot.places import place
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _kind_of(like: Source) -> Any:
 
 
 def _check_file(source: Any) -> Path:
-    path = Path("several files" if isinstance(source, list | tuple) else source).expanduser()
+    path = place("several files" if isinstance(source, list | tuple) else source)
     if not path.is_file():
         raise InputError(f"Expected one file of scores, but got {path}. Name a file.")
     if table_suffix(path) not in SUFFIXES:

@@ -30,6 +30,7 @@ from surefoot.metrics import Stream
 from surefoot.metrics._weights import sums_as
 from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.interval import Interval
+from surefoot.places import place, written
 from surefoot.records import check_output
 
 
@@ -87,7 +88,7 @@ def apply(
         InputError: If it is for other classes.
     """
     fitted, about = load(calibrator), load_about(calibrator)
-    path, out, where = whole(Path(path).expanduser()), Path(out), Path(path).name
+    path, out, where = whole(place(path)), place(out), place(path).name
     check_format(out)
     check_output(out, [*files_of(path, told.get("labels")), calibrator])
     to = FittedTo.of(about.get("fitted_to"))
@@ -148,7 +149,7 @@ def _apply_labelled(
     layout = layout_of(path, out, columns, kind, names_of(source.class_names, shape[1]))
     others = Others(others_of(path, shape[0], left_out(out, columns, labels_name, layout)))
     is_table = table_suffix(path) in TABLES
-    with open_sink(out, shape, source.class_names, layout) as sink:
+    with written(out) as here, open_sink(here, shape, source.class_names, layout) as sink:
         for rows, truth, weights, _ in walk(source, where, on_rows, as_stored=True):
             log_p = torch.from_numpy(fitted.logits(rows.numpy())).log_softmax(1)
             bins.update(log_p.exp(), truth, weights)

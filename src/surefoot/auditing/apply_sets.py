@@ -26,6 +26,7 @@ from surefoot.auditing.calibrate import Origin
 from surefoot.auditing.files import files_of
 from surefoot.auditing.result import plain
 from surefoot.errors import InputError, SplitError
+from surefoot.places import place
 from surefoot.prediction_sets import PredictionSets, SetMeasures, SetSums, load_sets, load_sets_about
 from surefoot.records import check_output
 
@@ -83,7 +84,7 @@ def apply_sets(
         InputError: If they are for other classes.
     """
     fitted, about = load_sets(sets), load_sets_about(sets)
-    path, out, where = whole(Path(path).expanduser()), Path(out), Path(path).name
+    path, out, where = whole(place(path)), place(out), place(path).name
     check_format(out)
     check_output(out, [*files_of(path, told.get("labels")), sets])
     to = FittedTo.of(

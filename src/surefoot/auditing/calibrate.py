@@ -18,6 +18,7 @@ from surefoot.calibrators import Calibrator, fit
 from surefoot.calibrators.compare import NONE, CalibratorComparison, OnStep, compare_calibrators, show_gain
 from surefoot.calibrators.none import Unchanged
 from surefoot.errors import InputError, SplitError
+from surefoot.places import written
 from surefoot.registry import CALIBRATORS
 
 COMPARED_VALUES = 200_000  # rows × classes on which all calibrators are compared
@@ -114,9 +115,9 @@ class Fitted:
 
     def save(self, path: Path | str) -> None:
         """Write the calibrator, and with it a fingerprint of the rows that it was fitted on."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.calibrator.save(path, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
+        with written(path) as here:
+            here.parent.mkdir(parents=True, exist_ok=True)
+            self.calibrator.save(here, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
 
 
 def check_saving(path: Path) -> None:

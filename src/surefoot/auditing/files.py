@@ -30,6 +30,7 @@ from surefoot.auditing._tables import open_table
 from surefoot.auditing._tokens import open_held_tokens
 from surefoot.auditing._told import Told
 from surefoot.errors import InputError
+from surefoot.places import place
 
 __all__ = ["SUFFIXES", "files_of", "is_path", "name_of", "open_predictions"]
 
@@ -67,7 +68,9 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
 def name_of(source: Any) -> str:
     """Name a file, or what is in memory, for people."""
     if is_path(source):
-        return Path(source).name if isinstance(source, str | Path) and sample_files(source) else find_files(source).name
+        return (
+            place(source).name if isinstance(source, str | Path) and sample_files(source) else find_files(source).name
+        )
     return "batches" if is_batches(source) else hold(source).name
 
 
@@ -95,7 +98,7 @@ def _open_held(held: Held, told: Told) -> list[Source]:
 
 def _open_parts(files: Files, told: Told) -> list[Source]:
     found = _open_files(files, told)
-    beside = Path(told.get("labels") or "").is_file()  # for all of them
+    beside = place(told.get("labels") or "").is_file()  # for all of them
     note = "" if beside else same_labels(files, lambda path: _open_files(Files(path.name, path.name, (path,)), told))
     return [replace(each, notes=(note, *each.notes)) for each in found] if note else found
 
@@ -141,7 +144,7 @@ def files_of(source: Path | str, labels: str | None = None) -> list[Path]:
     if samples := sample_files(source) if isinstance(source, str | Path) else []:
         return samples
     found = list(dict.fromkeys(find_files(source).paths))
-    beside = labels_beside(found[0], labels) if table_suffix(found[0]) == ".npy" else Path(labels or "")
+    beside = labels_beside(found[0], labels) if table_suffix(found[0]) == ".npy" else place(labels or "")
     return [*found, beside] if beside is not None and beside.is_file() else found
 
 
