@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 from typing import Any
 
 from surefoot.errors import InputError
@@ -46,6 +47,12 @@ def connect(address: str | None = None, *, cores: int | None = None) -> Any:
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise _none_at(told, str(error).partition("\n")[0]) from error
     return ray
+
+
+def is_connected() -> bool:
+    """Return whether this process is connected to a cluster already."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
 
 
 def _runs_here(ray: Any, quiet: dict[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from surefoot.errors import InputError
 from surefoot.places import place, written
 
 if TYPE_CHECKING:
-    from surefoot.auditing import Audit, AuditComparison, Ranking, Threshold
+    from surefoot.auditing import Audit, AuditComparison, AuditPart, Ranking, Threshold
     from surefoot.metrics.interval import Interval
     from surefoot.metrics.verdict import CalibrationVerdict
 
@@ -31,6 +31,21 @@ class AuditReport:
     audits: tuple[Audit, ...]
     comparison: AuditComparison | None = None
     ranking: Ranking | None = None
+
+    @classmethod
+    def merge(cls, parts: Sequence[AuditPart], name: str | None = None) -> AuditReport:
+        """Make the report on all rows from what :func:`audit_part` found in parts of them.
+
+        Args:
+            parts: In any order; no row may be in two of them.
+            name: What to call all rows; else as the files.
+
+        Returns:
+            The report.
+        """
+        from surefoot.auditing import Audit
+
+        return cls((Audit.merge(parts, name),))
 
     @property
     def audit(self) -> Audit:

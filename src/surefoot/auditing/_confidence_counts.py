@@ -86,8 +86,8 @@ class Cells:
 
     def merge(self, other: Cells) -> None:
         """Add what was counted of other rows."""
-        self._counts += other._counts
-        self.rows += other.rows
+        self._counts = self._counts + other._counts  # which came from elsewhere, and may not be written to
+        self.rows = self.rows + other.rows
         self._least = max(self._least, other._least)
         for ratios, places in other._kept or [(np.empty(0), np.empty(0, np.int32))]:
             self._put(ratios, places, other._heaviest)

@@ -84,7 +84,9 @@ def counted(source: Source, seen: Weighing | None = None, spans: Spans | None = 
     done = source.first_row
     for chunk in source.chunks():
         if seen is not None and chunk.weights is not None:
-            seen.add(chunk.weights, chunk.rows)
+            stands = np.where(chunk.weights > 0, chunk.weights, 0).astype(np.int64)
+            places = done + stands.cumsum() - stands if source.weights_are == "counts" else chunk.rows
+            seen.add(chunk.weights, places)
         if chunk.weights is None or source.weights_are == "importance":
             if spans is not None:
                 spans.add(chunk.rows)

@@ -125,7 +125,8 @@ def repair(
         on += ", scored on the other, and the other way round"
     wide = is_wide(source.kind, source.form, reading.n_classes)
     if source.once:  # what is gone cannot be scored
-        on += f", both on {len(reading.labels):,} rows drawn at random"
+        if len(reading.labels) < reading.n:
+            on += f", both on {len(reading.labels):,} rows drawn at random"
         found = Scored(bins_of(source.form, n_bins, wide=wide))
         for start in range(0, len(reading.labels), step := rows_per_chunk(reading.n_classes)):
             here = slice(start, start + step)

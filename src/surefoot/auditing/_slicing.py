@@ -200,7 +200,7 @@ class _Seen:
 
     def settle(self, parts: int | None) -> tuple[Naming, int, str]:
         """Return what makes slices of values, how many there are, and what must be known about them."""
-        if parts is None and len(self._counts) <= MOST_SLICES:
+        if parts is None and not self._full and len(self._counts) <= MOST_SLICES:
             return (lambda values: values), len(self._counts), ""
         numbers = self._sample.taken()[0] if self._numeric and len(self._sample) else None
         if numbers is None:

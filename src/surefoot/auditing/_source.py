@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -101,6 +102,7 @@ class Source:
         weights_are: How much a row represents, or for how many independent rows it stands.
         first_row: How many rows of the same predictions come before these, in other parts.
         gaps: What was left out for a gap; None where nothing was to be left out.
+        files: What the rows lie in, where each file can be read on its own; empty where all are read together.
     """
 
     model: str
@@ -128,6 +130,7 @@ class Source:
     weights_are: Counting = "importance"
     first_row: int = 0
     gaps: Gaps | None = None
+    files: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ from surefoot.auditing._memory import Held, hold
 from surefoot.auditing._multilabel import settled_labels
 from surefoot.auditing._open_forms import ignoring_for, open_form
 from surefoot.auditing._parts import join_sources, names_in, same_labels
-from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path
+from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path, suffix_of
 from surefoot.auditing._readers import has_header, read_table, table_suffix
 from surefoot.auditing._skipping import without_gaps
 from surefoot.auditing._source import Raw, Source
@@ -58,11 +58,25 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         opened = _open_parts(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
         found = [ignoring_for(each, told) for each in opened]
     found = [replace(each, groups=each.groups or groups, weights_are=counting or "importance") for each in found]
+    if is_path(source):
+        files = _apart(source, told)
+        found = [replace(each, files=files) for each in found]
     if counting and not any(each.weights for each in found):
         raise InputError(f"Expected weights beside --weights-are, but {found[0].where} has none. Say --weights NAME.")
     if told.get("skip_missing"):
         found = [without_gaps(each) for each in found]
     return [each if each.form in ("choices", "confidence") and each.settled else _settled(each, told) for each in found]
+
+
+def _apart(source: Any, told: Told) -> tuple[Path, ...]:
+    """List files of which each can be read on its own: not those whose labels stand in another, in step with all."""
+    if isinstance(source, str | Path) and sample_files(source):
+        return ()
+    files = find_files(source)
+    beside = labels_beside(files.paths[0], told.get("labels")) if files.suffix == ".npy" else None
+    label = told.get("labels")
+    elsewhere = beside is None and label is not None and suffix_of(place(label)) in SUFFIXES and place(label).is_file()
+    return () if elsewhere or (beside is not None and beside.suffix != ".npy") else files.paths
 
 
 def name_of(source: Any) -> str:
