@@ -47,8 +47,8 @@ def audit_part(source: Any = None, *, start: int = 0, **options: Any) -> AuditPa
     found.apply_defaults()
     said = found.arguments
     words = [said[name] for name in ("source", "logits", "probs", "percent", "scores", "labels", "labels_are", "group")]
-    more: dict[str, Any] = {name: said[name] for name in ("weights", "weights_are", "skip_missing", "header")}
-    source, told = read_source(*words, class_names=said["class_names"], **more)
+    more = ("class_names", "weights", "weights_are", "skip_missing", "header")
+    source, told = read_source(*words, **{name: said[name] for name in more})
     told |= read_form(*(said[name] for name in ("form", "normalise", "ignore_index", "class_axis")))
     positive = None if said["positive"] is None else str(said["positive"])
     asked = {name: said[name] for name in ("model", "level", "metrics", "risk", "on_rows")}

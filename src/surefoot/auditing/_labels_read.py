@@ -13,6 +13,7 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import OnRows, join_spans, room_for
 from surefoot.auditing._sampling import Sample, halves
 from surefoot.auditing._source import Source
+from surefoot.auditing._weights import no_weight_at_all
 from surefoot.errors import InputError
 from surefoot.metrics.multilabel import LabelStream
 
@@ -64,6 +65,8 @@ class LabelsRead:
         Raises:
             InputError: If no row counts.
         """
+        if not self.stream.n and self.weighing.rows:
+            raise no_weight_at_all(source.weights or "", source.where)
         if not self.stream.n:
             raise InputError(f"Expected at least one row, but {source.where} has none. Check the file.")
         self.logits, self.labels, self.folds, *rest = self.rows.taken()

@@ -43,10 +43,13 @@ class RayEngine:
         self._read = self._ray.remote(num_cpus=1, max_retries=0, num_returns=2)(_read_part)
         self._merge = self._ray.remote(num_cpus=1, max_retries=0, num_returns=2)(_merge)
         self._plans: dict[int, tuple[Source, list[Part]]] = {}
+        self.parts: list[Part] = []
+        """Those of the last walk."""
 
     def walk(self, source: Source, step: Step[M], on_rows: OnRows | None = None) -> M:
         """Let tasks walk through all parts, and bring home what they merge to."""
-        found: M = self._walk(source, self._parts(source), step, on_rows)
+        self.parts = self._parts(source)
+        found: M = self._walk(source, self.parts, step, on_rows)
         return found
 
     def _parts(self, source: Source) -> list[Part]:

@@ -22,6 +22,7 @@ from surefoot.auditing._forms import Bins
 from surefoot.auditing._labels import Array
 from surefoot.auditing._sampling import Sample
 from surefoot.auditing._source import Source
+from surefoot.auditing._weights import no_weight_at_all
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream
@@ -143,6 +144,8 @@ class Reading:
         Raises:
             InputError: If no row counts, or labels can hardly belong to the scores.
         """
+        if not self.n and self.weighing.rows:
+            raise no_weight_at_all(source.weights or "", source.where)
         if not self.n:
             raise InputError(f"Expected at least one row, but {source.where} has none. Check the file.")
         self.slices, self.class_slices = _ordered(self.slices, source), _ordered(self.class_slices, source)

@@ -26,7 +26,7 @@ def without_gaps(source: Source) -> Source:
     """
     gaps = source.count_gaps()
     if not (note := gaps.note()):
-        return source
+        return replace(source, gaps=gaps)
     if gaps.leaves_nothing:
         raise InputError(
             f"Expected some rows without a gap, but {source.where} has none: {note} Fill in what is missing."

@@ -103,6 +103,7 @@ class Source:
         first_row: How many rows of the same predictions come before these, in other parts.
         gaps: What was left out for a gap; None where nothing was to be left out.
         files: What the rows lie in, where each file can be read on its own; empty where all are read together.
+        is_part: Whether there are other rows, so that in these nothing need count.
     """
 
     model: str
@@ -131,6 +132,7 @@ class Source:
     first_row: int = 0
     gaps: Gaps | None = None
     files: tuple[Path, ...] = ()
+    is_part: bool = False
 
     @property
     def name(self) -> str:
@@ -171,7 +173,7 @@ class Source:
                 yield Chunk(scores, numbers, raw.groups, raw.share, weights, rows)
                 anything = True
                 row += len(numbers)
-        if anything and not total:
+        if anything and not total and not self.is_part:
             raise no_weight_at_all(self.weights or "", self.where)
 
     def _ragged(self, raw: Raw, start: int, width: int) -> InputError:

@@ -103,30 +103,6 @@ def seen_through(source: Source, window: Window, where: str) -> Source:
         start_labels=start_labels,
         start_groups=None if groups is None else lambda: _through(groups(), window),
         first_row=window.before,
+        is_part=True,
         where=where,
     )
-
-
-def rows_of(source: Source, first: int, last: int | None) -> Source:
-    """Return consecutive rows of any source; all rows before them are read too.
-
-    Args:
-        source: All rows.
-        first: The first row.
-        last: The row behind the last; None for all that follow.
-
-    Returns:
-        A source of these rows alone, numbered as they are among all.
-    """
-
-    def start() -> Generator[Raw]:
-        done = 0
-        with closing(source.start()) as reading:
-            for raw in reading:
-                rows = raw.numbered(done)
-                done = int(rows[-1]) + 1 if len(rows) else done
-                kept = (rows >= first) & (rows < (done if last is None else last))
-                if kept.any():
-                    yield replace(raw.chosen(kept, rows - first), share=None)
-
-    return replace(source, start=start, start_groups=None, first_row=source.first_row + first)

@@ -66,7 +66,7 @@ class AuditPart:
         path, told = self.opened
         found = open_predictions(path, **told)
         same = [each for each in found if (each.model, each.split) == (self.source.model, self.source.split)]
-        return replace(same[0], first_row=self.source.first_row) if same else None
+        return replace(same[0], first_row=self.source.first_row, is_part=True) if same else None
 
 
 def _gone() -> Any:
@@ -114,7 +114,7 @@ def audit_part(
     if held_out is not None or rows.rows_digest:
         what = "samples of lm-evaluation-harness" if rows.rows_digest else "a calibration and a test set"
         raise InputError(f"Expected rows of one set in a part, but {file} holds {what}. Audit it as a whole.")
-    rows = replace(rows, first_row=start)
+    rows = replace(rows, first_row=start, is_part=True)
     asked = Asked(n_bins, level, positive, metrics, risk)
     opened = (_plain(source), told) if is_path(source) else None
     if rows.form == "multilabel":
@@ -153,7 +153,9 @@ def merge_parts(parts: Sequence[AuditPart], name: str | None = None) -> Audit:
         found.merge(copy.deepcopy(part.found))  # type: ignore[arg-type]  # of the same form
     again = [part.rows() for part in parts]
     rows = [each for each in again if each is not None]
-    source = replace(first.source, where=file, notes=_notes(parts), once=len(rows) < len(parts))
+    ignored = copy.copy(first.source.ignored)  # its own, which no other walk counts in
+    once = len(rows) < len(parts)
+    source = replace(first.source, where=file, notes=_notes(parts), once=once, ignored=ignored)
     if isinstance(found, LabelsRead):
         asked = first.asked
         return finish_labels(source, found.finish(source), None, file, asked.n_bins, asked.level, asked.metrics)
