@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -79,8 +81,14 @@ class Address(type(Path())):  # type: ignore[misc]  # PosixPath or WindowsPath, 
         return bool(system.exists(target))
 
     def open(self, mode: str = "r", **options: Any) -> IO[Any]:
-        """Open the file there."""
+        """Open the file there; one that can only be read from its beginning is copied, to be read anywhere."""
         system, target = self._system()
+        if "r" in mode and str(self).startswith(_WEB) and not system.info(target).get("partial"):
+            copied: IO[Any] = tempfile.TemporaryFile()  # noqa: SIM115 — whoever asked closes it
+            with system.open(target, "rb", block_size=0) as stream:
+                shutil.copyfileobj(stream, copied)
+            copied.seek(0)
+            return copied if "b" in mode else io.TextIOWrapper(copied, encoding=options.get("encoding"))
         file: IO[Any] = system.open(target, mode, **{k: v for k, v in options.items() if k != "buffering"})
         return file
 

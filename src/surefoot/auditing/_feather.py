@@ -27,7 +27,7 @@ def record_batches(path: Path, n: int, names: Sequence[str] | None) -> Generator
         raise InputError(
             f"Expected pyarrow to read {path.suffix}, but it is not installed. Run pip install 'surefoot[files]'."
         ) from error
-    with pa.PythonFile(path.open("rb")) if is_address(path) else pa.OSFile(str(path)) as file:
+    with pa.PythonFile(path.open("rb"), mode="r") if is_address(path) else pa.OSFile(str(path)) as file:
         try:
             reader: Any = pa.ipc.open_file(file)
             parts = (

@@ -84,9 +84,8 @@ def _open(path: Path) -> tuple[IO[bytes], Callable[[], float | None]]:
     """Open a text behind its byte order mark, if it has one, and tell how much of it has been read."""
     packed = path.suffix.lower() == ".gz"
     # Whoever asked closes it; a GzipFile reads bytes as any other, but is not declared to be an IO.
-    file: IO[bytes] = path.open("rb")
-    if packed:
-        file = gzip.GzipFile(fileobj=file, mode="rb")  # type: ignore[assignment]
+    packed_in = path.open("rb") if packed and is_address(path) else path
+    file: IO[bytes] = gzip.open(packed_in, "rb") if packed else path.open("rb")  # type: ignore[assignment]  # noqa: SIM115
     try:
         marked = file.read(3) == codecs.BOM_UTF8
         file.seek(3 if marked else 0)

@@ -21,6 +21,7 @@ from surefoot.auditing.result import plain
 from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics.interval import check_level
+from surefoot.places import written
 from surefoot.prediction_sets import (
     PredictionSets,
     SetMeasures,
@@ -96,7 +97,8 @@ class FittedSets:
 
     def save(self, path: Path | str) -> None:
         """Write the sets, and with them a fingerprint of the rows that they were fitted on."""
-        self.sets.save(path, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
+        with written(path) as here:
+            self.sets.save(here, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
 
 
 def conformal(

@@ -50,7 +50,8 @@ def audit(
     Files with predictions for the same examples are compared, example by example; of more than two there is a ranking.
 
     Example: [bold]surefoot audit predictions.npz --group hospital[/bold], or
-    [bold]surefoot audit resnet.npz vgg.npz vit.npz[/bold]
+    [bold]surefoot audit resnet.npz vgg.npz vit.npz[/bold], or on a cluster
+    [bold]surefoot audit 's3://bucket/preds/*.parquet' --engine ray[/bold]
     """
     options["weights"] = _weights(options["weights"], no_weights)
     with with_stdin(files, format_) as found:
