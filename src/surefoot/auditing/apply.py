@@ -200,7 +200,7 @@ def _apply_unlabelled(fitted: Calibrator, scores: Scores, to: FittedTo, path: Pa
     kind = None if scores.percent else scores.kind
     layout = layout_of(path, out, scores.columns, kind, names_of(to.class_names, n_classes))
     others = Others(others_of(path, n, left_out(out, scores.columns, "", layout)))
-    with open_sink(out, (n, n_classes), to.class_names, layout) as sink:
+    with written(out) as here, open_sink(here, (n, n_classes), to.class_names, layout) as sink:
         for repaired in _repaired(fitted, scores, where):
             after += _total(repaired, column)
             sink.add(repaired, None, others.take(len(repaired)))

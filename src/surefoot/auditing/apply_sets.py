@@ -26,7 +26,7 @@ from surefoot.auditing.calibrate import Origin
 from surefoot.auditing.files import files_of
 from surefoot.auditing.result import plain
 from surefoot.errors import InputError, SplitError
-from surefoot.places import place
+from surefoot.places import place, written
 from surefoot.prediction_sets import PredictionSets, SetMeasures, SetSums, load_sets, load_sets_about
 from surefoot.records import check_output
 
@@ -168,7 +168,7 @@ def _write(fitted: PredictionSets, found: _Found, rows: Iterable[tuple[Array, Ar
     leave = set() if layout is None else left_out(out, found.columns, found.labels, layout)
     others = Others(others_of(found.path, found.n, leave))
     sizes = np.zeros(fitted.n_classes + 1)
-    with open_sink(out, (found.n, fitted.n_classes), found.class_names, layout) as sink:
+    with written(out) as here, open_sink(here, (found.n, fitted.n_classes), found.class_names, layout) as sink:
         for logits, truth in rows:
             inside = fitted.sets(logits=logits)
             sizes += np.bincount(inside.sum(1), minlength=len(sizes))
