@@ -104,7 +104,7 @@ def test_the_sentences() -> None:
     assert none.check is None
     hopeless = sf.audit(probs=softmax(logits), labels=np.roll(labels, 1), risk=0.02, labels_are="from-0").threshold
     assert hopeless.sentence().startswith(
-        "no threshold can be shown to keep wrong answers to 2 % (95 % confidence): of the 302 surest answers "
+        "no threshold can be shown to keep wrong answers to 2 % (95 % confidence): of the 299 surest answers "
     )
     with pytest.raises(InputError, match=r"Expected a risk that is allowed, but got none\. Say risk=0\.02\."):
         _ = sf.audit(logits=logits, labels=labels).threshold
