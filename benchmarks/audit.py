@@ -6,6 +6,7 @@
     python benchmarks/audit.py --parts parquet             # a file read 1 and 10 times, a million rows each
     python benchmarks/audit.py --parts parquet --rows 1e9  # a billion rows, 15 to 25 minutes on one core
     python benchmarks/audit.py --parts tokens              # a (64, 512, 50257) stream of logits, never held as a whole
+    python benchmarks/audit.py --engine ray                # rows per second of 1, 2 and 4 Ray workers on this machine
 
 Memory is the peak resident size (VmHWM, so this runs on Linux) beyond that of the same process after the audit of a
 small file of the same format, so imports do not count. Written files go to a temporary folder. With
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -177,6 +179,53 @@ def files(quick: bool, formats: list[str]) -> None:
             large.unlink()
 
 
+RAY_SCRIPT = """
+import json, sys, time
+import torch
+torch.set_num_threads(1)
+from surefoot.auditing import audit, open_engine
+files, workers = sys.argv[2:], int(sys.argv[1])
+def timed(inner):
+    class Timed:
+        seconds = 0.0
+        def walk(self, source, step, on_rows=None):
+            start = time.perf_counter()
+            found = inner.walk(source, step, on_rows)
+            self.seconds += time.perf_counter() - start
+            return found
+    for _ in range(2):  # workers have imported everything when they read the second time
+        engine = Timed()
+        (found,) = audit(files, engine=engine)
+    # All rows are walked through twice: to add them up, and to score a temperature.
+    return {"n": 2 * found.n, "seconds": engine.seconds, "sentence": found.sentence()}
+if workers:
+    with open_engine("ray", "local", workers) as engine:
+        print(json.dumps(timed(engine)))
+else:
+    with open_engine() as engine:
+        print(json.dumps(timed(engine)))
+"""
+
+
+def on_ray(quick: bool) -> None:
+    """Read files in this process and by Ray workers on this machine, and print rows per second of the walks alone."""
+    rows, env = 2 if quick else 8, {**os.environ, "RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    with tempfile.TemporaryDirectory() as folder:
+        first = Path(folder, "part-0.parquet")
+        write_part(first)
+        paths = [str(first)] * rows
+        alone = 0.0
+        print(f"{rows * PART:,} rows in {rows} parts on a machine with {os.cpu_count()} cores:")
+        for workers in (0, 1, 2, 4):
+            words = [sys.executable, "-c", RAY_SCRIPT, str(workers), *paths]
+            done = json.loads(subprocess.run(words, capture_output=True, text=True, check=True, env=env).stdout)
+            rate = done["n"] / done["seconds"]
+            alone = alone or rate
+            who = f"{workers} {'worker' if workers == 1 else 'workers'}" if workers else "one process"
+            each = f", {rate / workers:,.0f} per worker, {rate / alone:.2f} × one process" if workers else ""
+            print(f"  {who}: {rate:,.0f} rows per second{each}; {done['sentence'][:60]}", flush=True)
+
+
 PARTS = {
     "files": lambda options: files(options.quick, options.formats),
     "parquet": lambda options: time_parts(options.rows),
@@ -191,7 +240,11 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", choices=["npz", "parquet", "csv", "jsonl"], default=["npz"])
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=["files"])
     parser.add_argument("--rows", nargs="+", type=float, default=[1e6, 1e7], help="how many, with --parts parquet")
+    parser.add_argument("--engine", choices=["local", "ray"], default="local", help="ray: rows per second per worker")
     options = parser.parse_args()
+    if options.engine == "ray":
+        on_ray(options.quick)
+        return
     for part in options.parts:
         PARTS[part](options)
 

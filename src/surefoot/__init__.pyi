@@ -9,6 +9,7 @@ from surefoot.api import (
     SetsReport as SetsReport,
     apply_sets as apply_sets,
     audit as audit,
+    audit_part as audit_part,
     calibrate as calibrate,
     check as check,
     compare as compare,

@@ -16,19 +16,21 @@ from typing import Any
 from surefoot.errors import InputError
 
 WAIT = 5.0  # seconds for an address to answer
+ENGINES = ("local", "ray")  # where work is done: by processes of this machine, or by a cluster
 LOCAL = "local"  # the address of a cluster that is started for this process
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # how HTTP/2, and so gRPC, begins
 _SETTINGS = 4  # the type of the first frame that is answered
 _opened = _kept = False
 
 
-def connect(address: str | None = None) -> Any:
+def connect(address: str | None = None, *, cores: int | None = None) -> Any:
     """Join a Ray cluster, or start one on this machine.
 
     Args:
         address: ``host:port``, ``ray://host:port``, ``auto`` for the cluster that this machine is part of, or ``local``
             for one that is started now, listens to this machine only and ends with :func:`disconnect`. Else what the
             environment variable ``RAY_ADDRESS`` says, else ``auto``. A process that has joined one stays in it.
+        cores: How many a cluster that is started now says it has; else as many as there are.
 
     Returns:
         The module ``ray``.
@@ -49,7 +51,7 @@ def connect(address: str | None = None) -> Any:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if wanted == LOCAL:
-            _start(ray, quiet)
+            _start(ray, {**quiet, "num_cpus": cores})
         else:
             ray.init(address=_reach(ray, wanted), **quiet)
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
+from surefoot.clusters import ENGINES
 from surefoot.errors import InputError, OptionError
 from surefoot.imported import did_you_mean
 from surefoot.schema import RunSpec, Tracking
 
 R = TypeVar("R")
-ENGINES = ("local", "ray")
 _TAKEN_OVER = ("epochs", "batch_size", "schedule", "device", "channels_last", "precision", "accumulate", "compile")
 
 

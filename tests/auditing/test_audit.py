@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from surefoot.auditing import _reading, audit, compare_audits
+from surefoot.auditing import _walking, audit, compare_audits
 from surefoot.errors import InputError
 from surefoot.registry import METRICS
 from tests.auditing.made import made, softmax, write
@@ -91,8 +91,7 @@ def test_probabilities_and_their_logits_give_the_same_audit(tmp_path: Path) -> N
 
 
 def test_a_sample_is_random_also_where_the_file_is_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_reading, "MOST_RANKED", 2000)
-    monkeypatch.setattr(_reading, "SAMPLED_VALUES", 6000)
+    monkeypatch.setattr(_walking, "MOST_RANKED", 2000)
     logits, labels = made(20_000, temperature=0.5)
     order = softmax(logits).max(1).argsort()
     np.savez(tmp_path / "a.npz", logits=logits[order], labels=labels[order])

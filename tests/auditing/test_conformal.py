@@ -13,7 +13,7 @@ import pytest
 
 import surefoot as sf
 from surefoot.auditing import apply_sets, conformal
-from surefoot.auditing._sampling import Folds
+from surefoot.auditing._sampling import halves as dealt
 from surefoot.calibrators import fit_temperature
 from surefoot.errors import InputError, SplitError
 from surefoot.schema import Predictions
@@ -70,7 +70,7 @@ def test_one_set_is_divided_and_what_is_saved_is_fitted_on_all(tmp_path: Path) -
     logits, labels = made(301)
     write(tmp_path / "all.npz", logits, labels)
     found = conformal(tmp_path / "all.npz", method="lac")
-    halves = Folds().next(301)
+    halves = dealt(np.arange(301))
     one = Predictions(logits[halves == 0].astype(float), labels[halves == 0], "calibration")
     inside = np.array(slow_sets("lac", one, logits[halves == 1].astype(float), 0.9, seed=0))
     assert found.measures.n == (halves == 1).sum()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from surefoot.auditing import audit, open_predictions
-from surefoot.auditing._reading import read
+from surefoot.auditing._walking import read
 from surefoot.errors import InputError
 from tests.auditing.made import made, softmax
 from tests.conftest import RunCommand

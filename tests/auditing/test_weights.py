@@ -14,8 +14,8 @@ import torch
 from surefoot.auditing import audit, compare_audits
 from surefoot.auditing._counted import ValueSums, Weighing, counted
 from surefoot.auditing._measures import SHOWN, measure
-from surefoot.auditing._reading import read
 from surefoot.auditing._source import Raw, Source
+from surefoot.auditing._walking import read
 from surefoot.auditing.audit import audit_source
 from surefoot.auditing.result import Audit
 from surefoot.errors import InputError

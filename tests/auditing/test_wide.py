@@ -10,7 +10,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibratio
 from surefoot.auditing import _forms, audit
 from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._repair import _score, _score_wide
-from surefoot.auditing._sampling import Sample
+from surefoot.auditing._sampling import Sample, numbers
 from surefoot.metrics._wide import OF_WIDE, wide_rows
 from surefoot.registry import METRICS
 
@@ -114,12 +114,9 @@ def test_a_repair_of_wide_rows_is_scored_like_others():
 
 
 def test_a_sample_is_the_rows_with_the_smallest_keys():
-    sample, keys = Sample("rows"), []
-    draws = torch.Generator()
-    draws.set_state(sample._source.get_state())
-    for start in range(0, 500, 50):
-        keys.append(torch.rand(50, generator=draws, dtype=torch.float64).numpy())
-        sample.add(20, np.arange(start, start + 50), np.arange(start, start + 50)[:, None] * 2)
+    sample, every = Sample("rows"), np.arange(500)
+    for some in np.split(every, 10):
+        sample.add(20, some, some, some[:, None] * 2)
     rows, double = sample.taken()
-    assert rows.tolist() == np.argsort(np.concatenate(keys))[:20].tolist()
+    assert rows.tolist() == np.argsort(numbers("rows", every))[:20].tolist()
     assert double[:, 0].tolist() == (2 * rows).tolist()

@@ -4,6 +4,7 @@ Nothing here imports torch before it is called.
 """
 
 from surefoot.api._audit import audit
+from surefoot.api._audit_part import audit_part
 from surefoot.api._audit_report import AuditReport
 from surefoot.api._calibrate import calibrate, load_calibrator, repair
 from surefoot.api._check import CheckReport, check
@@ -23,6 +24,7 @@ __all__ = [
     "SetsReport",
     "apply_sets",
     "audit",
+    "audit_part",
     "calibrate",
     "check",
     "check_out",

@@ -33,6 +33,8 @@ NORMALISE = "Of lm-evaluation-harness: log-likelihoods as they are (none), or by
 IGNORE_INDEX = "Label of tokens or pixels that do not count. Default: -100."
 CLASS_AXIS = "Which axis is that of the classes, where shapes do not tell: 1 of (B, C, H, W), -1 of (B, T, V)."
 SCORE_OF = "Of two classes with one score per row, the name of the one whose score it is. Default: by names."
+ENGINE = "Who reads: local, this process; or ray, a cluster, in parts of the files, with the same answer."
+ADDRESS = "Of the Ray cluster: auto, host:6379, ray://host:10001; local for a new one. Default: RAY_ADDRESS, else here."
 MODEL = "Which model, where a file holds several."
 
 
@@ -67,6 +69,9 @@ def audit(
         str | Sequence[str] | None, "What to show: ece,nll,brier; ece:n_bins=30; your own as module:function."
     ] = None,
     risk: Annotated[str | float | Sequence[float] | None, RISK] = None,
+    engine: Annotated[str, ENGINE] = "local",
+    address: Annotated[str | None, ADDRESS] = None,
+    jobs: Annotated[int | None, "With --engine ray: how many parts are read at once. Default: all cores."] = None,
     class_names: Sequence[str] = (),
     names: Sequence[str] = (),
     on_rows: Callable[[int, float | None], None] | None = None,
@@ -102,6 +107,10 @@ def audit(
         level: Level of the intervals.
         metrics: What to show beside the verdict; else the usual measures.
         risk: Shares of wrong answers that are allowed: the report's ``threshold`` is the confidence above which to act.
+        engine: ``local``, this process; or ``ray``: a cluster reads files in parts, and the answer is the same.
+        address: Of the Ray cluster: ``auto``, ``host:6379``, ``ray://host:10001``, or ``local`` for a new one on this
+            machine alone. Left out: ``RAY_ADDRESS``, else one that runs here, else a new one.
+        jobs: With ``ray``, how many parts are read at once; else as many as there are cores.
         class_names: One per class, beside ``probs`` or ``logits``.
         names: What to call several sources; else as their files.
         on_rows: Called while reading, with the rows read and their share of all.
@@ -119,7 +128,7 @@ def audit(
         >>> report.verdict.accuracy.estimate, round(report.verdict.gap.estimate, 4)
         (0.5, 0.35)
     """
-    from surefoot.auditing import audit_several
+    from surefoot.auditing import audit_several, is_path, open_engine
 
     if is_model(source):
         from surefoot.auditing import hold_outputs
@@ -139,7 +148,14 @@ def audit(
     told |= read_form(form, normalise, ignore_index, class_axis)
     options: dict[str, Any] = {**told, "model": model, "positive": None if positive is None else str(positive)}
     options |= {"n_bins": bins, "level": level, "metrics": metrics, "risk": risk, "on_rows": on_rows}
-    found = audit_several(source, *map(in_memory, others), names=names, **options)
+    sources = [source, *map(in_memory, others)]
+    if engine != "local" and not all(map(is_path, sources)):
+        raise InputError(
+            f"Expected files that all machines reach with engine={engine!r}, but got predictions in memory. Pass paths "
+            "or addresses, or leave the engine out."
+        )
+    with open_engine(engine, address, jobs) as walker:
+        found = audit_several(*sources, names=names, engine=walker, **options)
     return AuditReport(found.audits, found.comparison, found.ranking)
 
 

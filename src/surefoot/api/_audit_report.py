@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from surefoot.api._frames import MEASURES, frame, group_rows, measure_rows, write_json, write_rows
 from surefoot.api._text import as_text
 from surefoot.errors import InputError
+from surefoot.places import place, written
 
 if TYPE_CHECKING:
-    from surefoot.auditing import Audit, AuditComparison, Ranking, Threshold
+    from surefoot.auditing import Audit, AuditComparison, AuditPart, Ranking, Threshold
     from surefoot.metrics.interval import Interval
     from surefoot.metrics.verdict import CalibrationVerdict
 
@@ -30,6 +31,21 @@ class AuditReport:
     audits: tuple[Audit, ...]
     comparison: AuditComparison | None = None
     ranking: Ranking | None = None
+
+    @classmethod
+    def merge(cls, parts: Sequence[AuditPart], name: str | None = None) -> AuditReport:
+        """Make the report on all rows from what :func:`audit_part` found in parts of them.
+
+        Args:
+            parts: In any order; no row may be in two of them.
+            name: What to call all rows; else as the files.
+
+        Returns:
+            The report.
+        """
+        from surefoot.auditing import Audit
+
+        return cls((Audit.merge(parts, name),))
 
     @property
     def audit(self) -> Audit:
@@ -107,16 +123,17 @@ class AuditReport:
         Raises:
             InputError: If the name ends otherwise, or another file is there.
         """
-        path = Path(path)
+        path = place(path)
         ending = path.suffix.lower()
         if path.is_dir() or ending not in (".html", ".json", ".csv"):
             raise InputError(f"Expected a file name that ends in .html, .json or .csv, but got {str(path)!r}.")
         if ending == ".html":
             return self.write_page(path)
-        if ending == ".json":
-            write_json(self.to_json(), path)
-        else:
-            write_rows(measure_rows(self.names, self.audits), path)
+        with written(path) as here:
+            if ending == ".json":
+                write_json(self.to_json(), here)
+            else:
+                write_rows(measure_rows(self.names, self.audits), here)
         return path
 
     def write_page(
@@ -136,15 +153,17 @@ class AuditReport:
 
         found = self.to_json()
         commands, notes = zip(*repairs, strict=True) if repairs else ((), ())
-        return write_audit_page(
-            found["audits"],
-            path,
-            comparison=found["comparison"],
-            ranking=found["ranking"],
-            command=command,
-            repair_commands=commands,
-            repair_notes=notes,
-        )
+        with written(path) as here:
+            write_audit_page(
+                found["audits"],
+                here,
+                comparison=found["comparison"],
+                ranking=found["ranking"],
+                command=command,
+                repair_commands=commands,
+                repair_notes=notes,
+            )
+        return place(path)
 
     def __str__(self) -> str:
         """Write what ``surefoot audit`` prints."""

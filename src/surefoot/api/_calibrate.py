@@ -27,6 +27,7 @@ from surefoot.api._audit import (
     read_source,
 )
 from surefoot.errors import InputError
+from surefoot.places import place
 
 if TYPE_CHECKING:
     from torch import nn
@@ -222,7 +223,7 @@ def repair(
         header=header,
     )
     told |= {**read_form(form, normalise, ignore_index, class_axis), "score_of": positive}
-    return apply(Path(calibrator), source, Path(out), model=model, on_rows=on_rows, **told)
+    return apply(place(calibrator), source, place(out), model=model, on_rows=on_rows, **told)
 
 
 def load_calibrator(path: Path | str) -> Calibrator:

@@ -21,6 +21,7 @@ from surefoot.api._audit import (
 )
 from surefoot.api._text import as_text
 from surefoot.errors import InputError
+from surefoot.places import place
 
 if TYPE_CHECKING:
     from surefoot.auditing import Gate
@@ -58,7 +59,7 @@ class CheckReport:
             The path.
         """
         self.gate.save_baseline(path)
-        return Path(path)
+        return place(path)
 
     def to_json(self) -> dict[str, Any]:
         """Write everything for machines: fractions, not percent."""

@@ -16,9 +16,11 @@ from surefoot.auditing.baseline import Baseline, load_baseline
 from surefoot.auditing.calibrate import Fitted, calibrate
 from surefoot.auditing.checked import Gate
 from surefoot.auditing.conformal import FittedSets, conformal
+from surefoot.auditing.engines import open_engine
 from surefoot.auditing.estimate import Estimate, estimate
 from surefoot.auditing.files import files_of, open_predictions
 from surefoot.auditing.gate import check
+from surefoot.auditing.parts import AuditPart, audit_part
 from surefoot.auditing.ranking import Ranking
 from surefoot.auditing.result import Audit, AuditComparison
 from surefoot.auditing.several import Several, audit_several, compare_audits
@@ -29,6 +31,7 @@ __all__ = [
     "AppliedSets",
     "Audit",
     "AuditComparison",
+    "AuditPart",
     "Baseline",
     "Estimate",
     "Fitted",
@@ -40,6 +43,7 @@ __all__ = [
     "apply",
     "apply_sets",
     "audit",
+    "audit_part",
     "audit_several",
     "calibrate",
     "check",
@@ -57,6 +61,7 @@ __all__ = [
     "is_batches",
     "is_path",
     "load_baseline",
+    "open_engine",
     "open_predictions",
     "read_limits",
     "with_columns",

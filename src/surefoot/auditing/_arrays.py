@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -19,7 +18,9 @@ from surefoot.auditing._source import Raw, Source, rows_per_chunk
 from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._tokens import flat_rows
 from surefoot.auditing._weights import as_weights, pick_weights
+from surefoot.auditing._window import rows_in_view
 from surefoot.errors import InputError
+from surefoot.places import place, unzipped
 from surefoot.schema import LABELS_ARE
 
 
@@ -102,7 +103,7 @@ def _npz_source(
     n_labels = 0 if beside is None else sum(map(len, beside()))
 
     def start() -> Generator[Raw]:
-        with zipfile.ZipFile(path) as archive, ExitStack() as files:
+        with unzipped(path) as archive, ExitStack() as files:
             columns: dict[str, StoredArray | LabelRows] = {}
             if beside is not None:
                 columns[pick.labels] = files.enter_context(closing(LabelRows(beside, n_labels)))
@@ -117,11 +118,11 @@ def _npz_source(
         if beside is not None:
             yield from beside()
             return
-        with zipfile.ZipFile(path) as archive, archive.open(f"{pick.labels}.npy") as file:
+        with unzipped(path) as archive, archive.open(f"{pick.labels}.npy") as file:
             yield from _labels(StoredArray(file, f"{path.name}:{pick.labels}"))
 
     def start_groups() -> Generator[Mapping[str, Array]]:
-        with zipfile.ZipFile(path) as archive, ExitStack() as files:
+        with unzipped(path) as archive, ExitStack() as files:
             opened = {name: files.enter_context(archive.open(f"{name}.npy")) for name in group_names}
             rows = {name: StoredArray(file, f"{path.name}:{name}") for name, file in opened.items()}
             for parts in zip(*map(_labels, rows.values()), strict=False):
@@ -161,7 +162,11 @@ def _raws(
             f"Expected scores (n, classes) and one label per row, but got {shapes} in {where}. Save arrays that belong "
             "together."
         )
-    n, n_classes = scores.shape[0], scores.shape[1] if len(scores.shape) == 2 else 2
+    first, last = rows_in_view(scores.shape[0])
+    if first:
+        for rows in columns.values():
+            rows.skip(first)
+    n, n_classes = last - first, scores.shape[1] if len(scores.shape) == 2 else 2
     step = rows_per_chunk(n_classes)
     for start in range(0, n, step):
         size = min(step, n - start)
@@ -171,14 +176,16 @@ def _raws(
 
 
 def _labels(rows: StoredArray) -> Generator[Array]:
-    n, step = rows.shape[0], rows_per_chunk(1)
-    for start in range(0, n, step):
-        yield rows.take(min(step, n - start))
+    (first, last), step = rows_in_view(rows.shape[0]), rows_per_chunk(1)
+    if first:
+        rows.skip(first)
+    for start in range(first, last, step):
+        yield rows.take(min(step, last - start))
 
 
 def _texts(path: Path, key: str) -> tuple[str, ...]:
     """Read a short array of texts, such as the names of the classes."""
-    with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as file:
+    with unzipped(path) as archive, archive.open(f"{key}.npy") as file:
         rows = StoredArray(file, f"{path.name}:{key}")
         values = rows.take(rows.shape[0] if rows.shape else 1).ravel()
     if values.dtype.kind == "S":
@@ -241,7 +248,7 @@ def labels_beside(path: Path, label: str | None) -> Path | None:
         The file with the labels; None if there is none.
     """
     if label:
-        return Path(label)
+        return place(label)
     mine = take_apart(path.stem)
     found = {}
     for other in sorted(path.parent.glob("*.npy")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from surefoot.auditing._readers import Batch, Batches, read_table
 from surefoot.auditing._source import rows_per_chunk
 from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.errors import InputError
+from surefoot.places import place, unzipped
 
 Labels = Callable[[], Generator[Array]]
 
@@ -36,7 +36,7 @@ def labels_file(said: str | None, columns: Sequence[str]) -> Path | None:
     """
     if said is None or said in columns:
         return None
-    path = Path(said).expanduser()
+    path = place(said)
     if path.is_file():
         return find_files(path).paths[0]
     if suffix_of(path) in SUFFIXES:
@@ -89,7 +89,7 @@ def _npy(path: Path) -> Generator[Array]:
 
 
 def _npz(path: Path, key: str) -> Generator[Array]:
-    with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as file:
+    with unzipped(path) as archive, archive.open(f"{key}.npy") as file:
         yield from _stored(StoredArray(file, f"{path.name}:{key}"))
 
 
@@ -129,6 +129,11 @@ class LabelRows:
         every = _joined(self._held)
         self._held = [every[n:]] if len(every) > n else []
         return every[:n]
+
+    def skip(self, n: int) -> None:
+        """Leave out the next n rows."""
+        while n > 0 and (taken := len(self.take(min(n, rows_per_chunk(1))))):
+            n -= taken
 
     def rest(self) -> int:
         """Count what was not taken, and stop reading."""

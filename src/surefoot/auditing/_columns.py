@@ -19,7 +19,8 @@ from surefoot.auditing._names import (
     pick_arrays,
     take_apart,
 )
-from surefoot.auditing._source import SUM_TOLERANCE, rounding
+from surefoot.auditing._source import SUM_TOLERANCE
+from surefoot.auditing._values import rounding
 from surefoot.errors import InputError
 
 _COLUMN = re.compile(

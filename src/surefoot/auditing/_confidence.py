@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -20,7 +19,9 @@ from surefoot.auditing._source import Raw, Source, rows_per_chunk
 from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._told import Said
 from surefoot.auditing._weights import as_weights
+from surefoot.auditing._window import rows_in_view
 from surefoot.errors import InputError
+from surefoot.places import unzipped
 
 _SURE = ("confidence", "conf", "p_correct", "verbalised_confidence", "verbalized_confidence", "box_score", "certainty")
 _SURE_IF_SAID = (*_SURE, "score", "scores", "prob", "probs", "probability", "p", "logit", "logits")
@@ -216,16 +217,23 @@ def npz_batches(path: Path) -> Batches:
     """Read flat arrays of an ``.npz`` file like the columns of a table."""
 
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
-        with zipfile.ZipFile(path) as archive, ExitStack() as files:
+        with unzipped(path) as archive, ExitStack() as files:
             chosen = names if names is not None else list(arrays_in(path))
             arrays = {
                 name: StoredArray(files.enter_context(archive.open(f"{name}.npy")), f"{path.name}:{name}")
                 for name in chosen
             }
             total = _one_length({name: array.shape for name, array in arrays.items()}, path.name)
-            for start in range(0, total, n):
-                size = min(n, total - start)
-                yield {name: array.take(size) for name, array in arrays.items()}, (start + size) / total
+            first, last = rows_in_view(total)
+            if first:
+                for array in arrays.values():
+                    array.skip(first)
+            for start in range(first, last, n):
+                size = min(n, last - start)
+                yield (
+                    {name: array.take(size) for name, array in arrays.items()},
+                    (start - first + size) / (last - first),
+                )
 
     return batches
 

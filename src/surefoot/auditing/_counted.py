@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from surefoot.auditing._labels import Array
+from surefoot.auditing._sampling import digest
 from surefoot.auditing._source import Chunk, Source, rows_per_chunk
 from surefoot.metrics.mean_losses import Losses
 
@@ -29,22 +29,27 @@ class Weighing:
     rows: int = 0
     total: float = 0.0
     squares: float = 0.0
+    places: int = 0
+    """A digest, by which two files are told to have the same weights."""
 
-    def __post_init__(self) -> None:
-        """Start a digest, by which two files are told to have the same weights."""
-        self._digest = hashlib.blake2b(digest_size=16)
-
-    def add(self, weights: Array) -> None:
-        """Look at the next rows."""
+    def add(self, weights: Array, rows: Array) -> None:
+        """Look at some rows, with their numbers."""
         self.rows += len(weights)
         self.total += float(weights.sum())
         self.squares += float(np.square(weights).sum())
-        self._digest.update(np.ascontiguousarray(weights, np.float64).tobytes())
+        self.places = (self.places + digest(rows, np.asarray(weights, np.float64))) % 2**64
+
+    def merge(self, other: Weighing) -> None:
+        """Add what was seen of other rows."""
+        self.rows += other.rows
+        self.total += other.total
+        self.squares += other.squares
+        self.places = (self.places + other.places) % 2**64
 
     @property
     def digest(self) -> str:
         """The same of the same weights in the same order; empty where there are none."""
-        return self._digest.hexdigest() if self.rows else ""
+        return f"{self.places:016x}" if self.rows else ""
 
     @property
     def effective(self) -> float:
@@ -52,32 +57,55 @@ class Weighing:
         return self.total**2 / self.squares if self.squares else 0.0
 
 
-def counted(source: Source, seen: Weighing | None = None) -> Iterator[Chunk]:
+class Spans:
+    """Which rows were read, by their numbers."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, int]] = []
+
+    def add(self, rows: Array) -> None:
+        """Note some rows that follow those before, perhaps with others between that were left out."""
+        if len(rows):
+            first = self.found[0][0] if self.found else int(rows[0])
+            self.found = [(first, int(rows[-1]))]
+
+
+def counted(source: Source, seen: Weighing | None = None, spans: Spans | None = None) -> Iterator[Chunk]:
     """Read rows that count: those of weight 0 are left out, and those that stand for several repeated.
 
     Args:
         source: Says whether weights are counts.
         seen: Told of all weights.
+        spans: Told which rows there are.
 
     Yields:
         Rows, with weights where they say how much a row represents.
     """
+    done = source.first_row
     for chunk in source.chunks():
-        if chunk.weights is None:
-            yield chunk
+        if seen is not None and chunk.weights is not None:
+            stands = np.where(chunk.weights > 0, chunk.weights, 0).astype(np.int64)
+            places = done + stands.cumsum() - stands if source.weights_are == "counts" else chunk.rows
+            seen.add(chunk.weights, places)
+        if chunk.weights is None or source.weights_are == "importance":
+            if spans is not None:
+                spans.add(chunk.rows)
+            some = chunk
+            if chunk.weights is not None and not bool((chunk.weights > 0).all()):
+                some = _rows(chunk, np.flatnonzero(chunk.weights > 0))
+            if len(some.labels):
+                yield some
             continue
-        if seen is not None:
-            seen.add(chunk.weights)
         kept = np.flatnonzero(chunk.weights > 0)
-        if source.weights_are == "importance":
-            if len(kept):
-                yield chunk if len(kept) == len(chunk.labels) else _rows(chunk, kept)
-            continue
         ends = chunk.weights[kept].astype(np.int64).cumsum()
-        size = rows_per_chunk(chunk.scores.shape[1])
-        for start in range(0, int(ends[-1]) if len(ends) else 0, size):  # so many that memory stays bounded
-            places = np.searchsorted(ends, np.arange(start, min(start + size, int(ends[-1]))), side="right")
-            yield replace(_rows(chunk, kept[places]), weights=None)
+        size, total = rows_per_chunk(chunk.scores.shape[1]), int(ends[-1]) if len(ends) else 0
+        for start in range(0, total, size):  # so many that memory stays bounded
+            here = np.arange(start, min(start + size, total))
+            # Numbered as the rows that they stand for would be.
+            yield replace(_rows(chunk, kept[np.searchsorted(ends, here, side="right")]), weights=None, rows=done + here)
+        done += total
+        if spans is not None:
+            spans.add(np.array([source.first_row, done - 1][: 2 * (done > source.first_row)]))
 
 
 def weight_notes(seen: Weighing, n: int, source: Source) -> list[str]:
@@ -110,7 +138,7 @@ def weights_of(chunk: Chunk) -> Tensor | None:
 def _rows(chunk: Chunk, rows: Array) -> Chunk:
     groups = {name: np.asarray(values)[rows] for name, values in chunk.groups.items()}
     weights = None if chunk.weights is None else chunk.weights[rows]
-    return Chunk(chunk.scores[rows], chunk.labels[rows], groups, chunk.share, weights)
+    return Chunk(chunk.scores[rows], chunk.labels[rows], groups, chunk.share, weights, chunk.rows[rows])
 
 
 @dataclass
@@ -139,6 +167,18 @@ class ValueSums:
         self.weight = (self.weight or 0.0) + weights.sum().item()
         first, second, third = ((weights.square() * values**k).sum().item() for k in (0, 1, 2))
         self.powers = self.powers[0] + first, self.powers[1] + second, self.powers[2] + third
+
+    def __add__(self, other: ValueSums) -> ValueSums:
+        """Join rows."""
+        both = [each.weight for each in (self, other) if each.weight is not None]
+        first, second, third = (mine + its for mine, its in zip(self.powers, other.powers, strict=True))
+        return ValueSums(
+            self.n + other.n,
+            self.total + other.total,
+            self.squares + other.squares,
+            sum(both) if both else None,
+            (first, second, third),
+        )
 
     def __sub__(self, other: ValueSums) -> ValueSums:
         """Take rows away that are among these."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError
+from surefoot.places import is_address
 
 
 def record_batches(path: Path, n: int, names: Sequence[str] | None) -> Generator[tuple[Any, float | None]]:
@@ -26,7 +27,7 @@ def record_batches(path: Path, n: int, names: Sequence[str] | None) -> Generator
         raise InputError(
             f"Expected pyarrow to read {path.suffix}, but it is not installed. Run pip install 'surefoot[files]'."
         ) from error
-    with pa.OSFile(str(path)) as file:
+    with pa.PythonFile(path.open("rb"), mode="r") if is_address(path) else pa.OSFile(str(path)) as file:
         try:
             reader: Any = pa.ipc.open_file(file)
             parts = (

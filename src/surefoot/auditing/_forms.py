@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, get_args
+from typing import Any, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -185,6 +185,9 @@ class Bins(Protocol):
     def update(self, probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> None:
         """Add a batch."""
 
+    def merge(self, other: Any) -> None:
+        """Add what others of the same kind have seen."""
+
 
 class ConfidenceBins:
     """Bins of equal width of the confidence itself.
@@ -199,6 +202,14 @@ class ConfidenceBins:
     def update(self, probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> None:
         """Add a batch; all of them have weights, or none."""
         sums = bin_sums(*of_confidence(probs, labels), self.sums.shape[1], weights)
+        self._add(sums)
+
+    def merge(self, other: ConfidenceBins) -> None:
+        """Add what others have seen; all of it has weights, or none."""
+        if bool(other.sums.any()):
+            self._add(other.sums)
+
+    def _add(self, sums: Tensor) -> None:
         self.sums = self.sums + sums if self.sums.shape == sums.shape else sums
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import re
 from collections import Counter
@@ -21,6 +20,7 @@ from surefoot.auditing._readers import read_table, table_suffix
 from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._told import Normalise
 from surefoot.errors import InputError
+from surefoot.places import matching, place
 
 _KEYS = {"doc_id", "arguments", "filtered_resps", "target"}
 _MOST_TASKS = 50  # that are slices; of more only what they say together
@@ -61,11 +61,11 @@ def sample_files(source: str | Path) -> list[Path]:
     Returns:
         Their paths, by name; none if this is something else.
     """
-    path = Path(source).expanduser()
+    path = place(source)
     if path.is_dir():
         found = sorted([*path.glob("samples_*.jsonl"), *path.glob("samples_*.jsonl.gz")])
     elif any(mark in str(source) for mark in "*?[") and not path.exists():
-        found = sorted(map(Path, glob.glob(str(path))))
+        found = matching(path)
     else:
         found = [path]
     return found if found and all(map(_is_samples, found)) else []
@@ -126,7 +126,7 @@ def open_samples(
     Raises:
         InputError: If no file holds choices, or targets cannot be read.
     """
-    way, where = normalise or "none", Path(source).name
+    way, where = normalise or "none", place(source).name
     newest = {task_of(path): path for path in files}
     notes = [f"Of {task}, {newest[task].name} was read, the last." for task in _twice(files)]
     tasks: list[_Task] = []

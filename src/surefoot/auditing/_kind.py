@@ -6,7 +6,8 @@ import numpy as np
 
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
-from surefoot.auditing._source import SUM_TOLERANCE, rounding
+from surefoot.auditing._source import SUM_TOLERANCE
+from surefoot.auditing._values import rounding
 from surefoot.errors import InputError
 
 _MANY = 20  # rows; what fewer have in common may be chance

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +11,7 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._names import take_apart
 from surefoot.auditing._readers import TABLES, read_table, table_suffix
 from surefoot.auditing._stored import StoredArray
+from surefoot.places import unzipped
 
 _ROWS = 4096
 Columns = dict[str, Sequence[Any]]
@@ -77,7 +77,7 @@ def _plain(values: Sequence[Any] | Array) -> Sequence[Any]:
 
 
 def _arrays(path: Path, rows: int) -> Iterator[tuple[str, Sequence[Any]]]:
-    with zipfile.ZipFile(path) as archive:
+    with unzipped(path) as archive:
         for entry in archive.namelist():
             name = entry.removesuffix(".npy")
             if entry.endswith(".npy") and take_apart(name) is None:

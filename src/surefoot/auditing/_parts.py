@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -14,7 +13,9 @@ import numpy as np
 from surefoot.auditing._labels import Array
 from surefoot.auditing._paths import Files
 from surefoot.auditing._source import Raw, Source
+from surefoot.auditing._window import files_in_view
 from surefoot.errors import InputError
+from surefoot.places import size_of
 
 if TYPE_CHECKING:
     from surefoot.auditing._readers import Batch, Batches
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 _MANY = 20  # labels; fewer may be the same by chance
 
 
-def shares(paths: Sequence[Path]) -> Iterator[tuple[Path, Callable[[float | None], float]]]:
-    """Go through files, each with a function that makes of its own share that of all."""
-    sizes = {path: max(1, os.path.getsize(path)) for path in set(paths)}
-    total, done = sum(sizes[path] for path in paths), 0
-    for path in paths:
+def shares(paths: Sequence[Path]) -> Iterator[tuple[int, Path, Callable[[float | None], float]]]:
+    """Go through files, each with its place and a function that makes of its own share that of all."""
+    chosen = [(number, paths[number]) for number in files_in_view(paths)]
+    sizes = {path: max(1, size_of(path)) for _, path in chosen}
+    total, done = sum(sizes[path] for _, path in chosen), 0
+    for number, path in chosen:
         before, size = done, sizes[path]
-        yield path, lambda own, before=before, size=size: (before + size * (own or 0.0)) / total  # type: ignore[misc]  # mypy cannot tell defaults
+        yield number, path, lambda own, before=before, size=size: (before + size * (own or 0.0)) / total  # type: ignore[misc]  # mypy cannot tell defaults
         done += size
 
 
@@ -48,7 +50,7 @@ def join_tables(files: Files, starts: Mapping[Path, Batches]) -> Batches:
     check_columns(files, lambda path: names_in(starts[path]))
 
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
-        for path, share in shares(files.paths):
+        for _, path, share in shares(files.paths):
             with closing(starts[path](n, names, numbers)) as reading:
                 for columns, own in reading:
                     yield columns, share(own)
@@ -152,14 +154,14 @@ def _kept(source: Source) -> tuple[object, ...]:
 
 def _joined(files: Files, sources: Sequence[Source]) -> Source:
     def start() -> Generator[Raw]:
-        for source, (_, share) in zip(sources, shares(files.paths), strict=True):
-            with closing(source.start()) as reading:
+        for number, _, share in shares(files.paths):
+            with closing(sources[number].start()) as reading:
                 for raw in reading:
                     yield replace(raw, share=share(raw.share))
 
     def start_labels() -> Generator[Array]:
-        for source in sources:
-            with closing(source.start_labels()) as reading:
+        for number in files_in_view(files.paths):
+            with closing(sources[number].start_labels()) as reading:
                 yield from reading
 
     return replace(sources[0], where=files.name, start=start, start_labels=start_labels, start_groups=None)

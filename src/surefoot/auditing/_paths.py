@@ -10,6 +10,7 @@ from typing import Any
 
 from surefoot.auditing._names import model_and_split
 from surefoot.errors import InputError
+from surefoot.places import is_address, matching, place
 
 ARRAYS = (".npz", ".npy")
 TABLES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".parquet", ".feather", ".arrow")
@@ -68,12 +69,14 @@ def find_files(source: Path | str | Sequence[Path | str]) -> Files:
         InputError: If there are none, if they are of several kinds, or if they cannot be parts of one.
     """
     if not isinstance(source, str | Path):
-        paths = tuple(_one(Path(each).expanduser()) for each in source)
+        paths = tuple(_one(place(each)) for each in source)
         if not paths:
             raise InputError("Expected paths of predictions, but got an empty list. Name a file.")
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         return _same_kind(Files(paths[0].name + more, _stem(paths[0]), paths))
-    path = Path(source).expanduser()
+    path = place(source)
+    if is_address(path) and suffix_of(path) in SUFFIXES and not glob.has_magic(str(path)):  # asked once is enough
+        return _same_kind(Files(path.name, _stem(path), (_one(path),)))
     if path.is_dir():
         found = [each for each in sorted(path.iterdir()) if each.is_file() and _is_known(each)]
         if not found:
@@ -83,9 +86,8 @@ def find_files(source: Path | str | Sequence[Path | str]) -> Files:
             )
         name = path.resolve().name
         return _parts(Files(f"{name} ({_count(found)})", name, tuple(found)))
-    if not path.is_file() and glob.has_magic(str(path)):
-        found = [Path(each) for each in sorted(glob.glob(str(path), recursive=True))]
-        found = [each for each in found if each.is_file()]
+    if glob.has_magic(str(path)) and not path.is_file():
+        found = matching(path)
         if not found:
             raise InputError(f"Expected files of predictions, but no file matches {path}. Check the pattern.")
         if len(found) == 1:

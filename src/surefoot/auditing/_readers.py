@@ -8,9 +8,9 @@ import gzip
 import importlib.util
 import io
 import json
-import os
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +22,9 @@ from surefoot.auditing._json import each_key_once, rows_or_columns
 from surefoot.auditing._labels import Array
 from surefoot.auditing._parts import join_tables
 from surefoot.auditing._paths import Files, find_files, suffix_of
+from surefoot.auditing._window import rows_in_view
 from surefoot.errors import InputError
+from surefoot.places import is_address, size_of
 
 _UNREADABLE = (UnicodeDecodeError, csv.Error, EOFError, OSError, zlib.error, ValueError)
 Columns = dict[str, Sequence[Any] | Array]
@@ -82,14 +84,15 @@ def _open(path: Path) -> tuple[IO[bytes], Callable[[], float | None]]:
     """Open a text behind its byte order mark, if it has one, and tell how much of it has been read."""
     packed = path.suffix.lower() == ".gz"
     # Whoever asked closes it; a GzipFile reads bytes as any other, but is not declared to be an IO.
-    file: IO[bytes] = gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[assignment]  # noqa: SIM115
+    packed_in = path.open("rb") if packed and is_address(path) else path
+    file: IO[bytes] = gzip.open(packed_in, "rb") if packed else path.open("rb")  # type: ignore[assignment]  # noqa: SIM115
     try:
         marked = file.read(3) == codecs.BOM_UTF8
         file.seek(3 if marked else 0)
     except (OSError, EOFError, zlib.error):
         file.close()
         raise
-    size = max(1, os.path.getsize(path))
+    size = max(1, size_of(path))
     return file, lambda: None if packed else min(1.0, file.tell() / size)
 
 
@@ -239,15 +242,28 @@ def _parquet(path: Path) -> Batches:
 
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         # Small buffers, one per column: a map of the file would count as memory, and so would whole row groups.
-        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 14) as file:
+        with ExitStack() as opened:
+            here = opened.enter_context(path.open("rb")) if is_address(path) else path
+            file = opened.enter_context(parquet.ParquetFile(here, pre_buffer=False, buffer_size=1 << 14))
             _check_once(file.schema_arrow.names, path)
-            total, done = max(1, file.metadata.num_rows), 0
-            for batch in file.iter_batches(batch_size=n, columns=names, use_threads=False):
+            groups, total = _groups_in_view(file.metadata)
+            done = 0
+            for batch in file.iter_batches(batch_size=n, row_groups=groups, columns=names, use_threads=False):
                 done += len(batch)
                 pairs = zip(batch.schema.names, batch.columns, strict=True)
                 yield {name: _arrow_column(column) for name, column in pairs}, done / total
 
     return batches
+
+
+def _groups_in_view(metadata: Any) -> tuple[list[int], int]:
+    """Return the row groups that are to be read, and how many rows they have: those that begin in view."""
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    first, last = rows_in_view(metadata.num_rows)
+    starts = [sum(sizes[:number]) for number in range(len(sizes))] if first or last < metadata.num_rows else []
+    chosen = [number for number, start in enumerate(starts) if first <= start < last] if starts else None
+    kept = list(range(len(sizes))) if chosen is None else chosen
+    return kept, max(1, sum(sizes[number] for number in kept))
 
 
 def _feather(path: Path) -> Batches:

@@ -1,13 +1,14 @@
-"""One walk through a source: sums over all rows, and random samples of them whose size does not grow."""
+"""What one walk through a source leaves behind: sums over all rows, and random samples of them that do not grow.
+
+What was read of parts of the rows merges to what a walk through all of them leaves behind, in whatever parts they were
+read: counts and samples exactly, sums but for the rounding of their last digits.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,31 +16,25 @@ from torch import Tensor
 
 from surefoot.auditing._choices import with_possible_truth
 from surefoot.auditing._confidence_counts import ConfidenceCounts
-from surefoot.auditing._counted import ValueSums, Weighing, counted, weights_of
+from surefoot.auditing._counted import ValueSums, Weighing
 from surefoot.auditing._doubts import doubts_about
-from surefoot.auditing._forms import Bins, as_confidence, bins_of, has_classes, is_mean, is_wide, scale_of, top_of
-from surefoot.auditing._kind import no_probabilities
+from surefoot.auditing._forms import Bins
 from surefoot.auditing._labels import Array
-from surefoot.auditing._sampling import Folds, Sample
-from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
+from surefoot.auditing._sampling import Sample
+from surefoot.auditing._source import Source
+from surefoot.auditing._weights import no_weight_at_all
+from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream
-from surefoot.metrics._weights import require_weights
-from surefoot.metrics._wide import wide_rows
 from surefoot.registry import Part
 from surefoot.schema import Form, Predictions
-
-if TYPE_CHECKING:
-    from surefoot.auditing._slicing import Slicing
 
 SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
 LEAST_SAMPLED = 2_000  # rows, however many classes there are
 MOST_SAMPLED_VALUES = 16_000_000  # but of vocabularies no more rows × classes than this
 MOST_RANKED = 20_000  # rows for metrics that look at every example at once, hundreds of times
 ALWAYS = ("nll", "brier")  # what files are compared by
-_TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
 
-_UNSURE = 1e-3  # what is fitted where somebody says 0 % or 100 %, which has no log-odds
 B = TypeVar("B", bound=Bins)
 OnRows = Callable[[int, float | None], None]  # rows read so far, and their share of the file
 
@@ -71,6 +66,12 @@ class Reading:
     top_weights: Tensor | None = None  # of the others
     weighing: Weighing = field(default_factory=Weighing)  # all weights that were seen
     doubts: tuple[str, ...] = ()  # whether these can be the predictions that they seem to be
+    counts: ConfidenceCounts | None = None  # answers by their confidence, to choose thresholds
+    rows: Sample = field(default_factory=lambda: Sample("rows"))  # what is sampled of what was read so far
+    tops: Sample = field(default_factory=lambda: Sample("top labels"))
+    places: int = 0  # a digest of labels and where they stand, so far
+    spans: list[tuple[int, int]] = field(default_factory=list)  # which rows were read: the first and the last
+    ignored: tuple[int, int] = (0, 0)  # rows whose label does not count, of how many
 
     @property
     def n_bins(self) -> int:
@@ -87,6 +88,78 @@ class Reading:
         """How many equal rows the rows are worth."""
         return self.n if self.weights is None else self.weighing.effective
 
+    def merge(self, other: Reading) -> None:
+        """Add what was read of other rows of the same predictions, in the same way.
+
+        Args:
+            other: Not finished, as this one.
+
+        Raises:
+            InputError: If both have read the same rows, or one of them rows of another kind.
+        """
+        self.spans = join_spans(self.spans, other.spans)
+        if self.form != other.form or self.rows_digest != other.rows_digest:
+            raise InputError(
+                f"Expected parts of the same predictions, but got {self.form} and {other.form} of different sources. "
+                "Read all parts in the same way."
+            )
+        if self.n and other.n and bool(self.weighing.rows) != bool(other.weighing.rows):
+            raise InputError("Expected weights in all parts or in none, but got both. Name them, or leave them out.")
+        self.bins.merge(other.bins)
+        self.class_bins.merge(other.class_bins)
+        for mine, its in ((self.values, other.values), (self.of_wrong, other.of_wrong)):
+            for key, sums in its.items():
+                mine[key] = mine[key] + sums
+        for key, stream in other.streams.items():
+            self.streams[key].merge(stream)
+        _merge_slices(self.slices, other.slices)
+        _merge_slices(self.class_slices, other.class_slices)
+        self.n += other.n
+        self.n_classes = max(self.n_classes, other.n_classes)
+        self.by_class |= other.by_class
+        self.impossible += other.impossible
+        self.weighing.merge(other.weighing)
+        self.rows.merge(other.rows)
+        self.tops.merge(other.tops)
+        self.places = (self.places + other.places) % 2**64
+        self.ignored = self.ignored[0] + other.ignored[0], self.ignored[1] + other.ignored[1]
+        if self.counts is not None and other.counts is not None:
+            self.counts.merge(other.counts)
+
+    def shrink(self) -> Reading:
+        """Let go of what no merge would take any more, before it is sent elsewhere."""
+        self.rows.shrink()
+        self.tops.shrink()
+        return self
+
+    def finish(self, source: Source) -> Reading:
+        """Take the samples once all rows were read, and look whether scores and labels go together.
+
+        Args:
+            source: Where the rows are from.
+
+        Returns:
+            This one.
+
+        Raises:
+            InputError: If no row counts, or labels can hardly belong to the scores.
+        """
+        if not self.n and self.weighing.rows:
+            raise no_weight_at_all(source.weights or "", source.where)
+        if not self.n:
+            raise InputError(f"Expected at least one row, but {source.where} has none. Check the file.")
+        self.slices, self.class_slices = _ordered(self.slices, source), _ordered(self.class_slices, source)
+        self.logits, self.labels, self.folds, *of_rows = self.rows.taken()
+        self.confidence, self.correct, *of_tops = map(torch.from_numpy, self.tops.taken())
+        self.rows, self.tops = Sample("rows"), Sample("top labels")
+        if of_rows:
+            self.weights, self.top_weights = of_rows[0], of_tops[0]
+        self.labels_digest = f"{self.places:016x}"
+        if source.ignored is not None:
+            source.ignored.count, source.ignored.n = self.ignored
+        self.doubts = doubts_about(self.logits, self.labels, self.confidence.numpy(), source)
+        return self
+
     def predictions(self) -> Predictions:
         """Return the sampled rows, to fit on."""
         logits = with_possible_truth(self.logits, self.labels) if self.form == "choices" else self.logits
@@ -95,91 +168,6 @@ class Reading:
     def probs(self, most: int | None = None) -> Tensor:
         """Probabilities of sampled rows in float64."""
         return torch.from_numpy(self.logits[:most]).double().softmax(1)
-
-
-def read(
-    source: Source,
-    *,
-    n_bins: int,
-    where: str,
-    metrics: Sequence[str] = (),
-    sampled_values: int = SAMPLED_VALUES,
-    counts: ConfidenceCounts | None = None,
-    on_rows: OnRows | None = None,
-    slicing: Slicing | None = None,
-) -> Reading:
-    """Walk through all rows once.
-
-    Args:
-        source: Its kind is known.
-        n_bins: Number of bins.
-        where: The file, for messages.
-        metrics: Keys of those that are wanted; NLL and Brier score, and what bins tell, are always there.
-        sampled_values: How many rows × classes to keep.
-        counts: Where answers are counted by their confidence, to choose thresholds.
-        on_rows: Called while reading.
-        slicing: How rows are divided into slices; not at all where it is left out.
-
-    Returns:
-        Sums, slices and samples. The same rows of equally long sources are sampled, so two can be paired. Labels that
-        can hardly belong to the scores are refused.
-    """
-    parts = {key: part_of(key, n_bins) for key in dict.fromkeys([*ALWAYS, *metrics])}
-    means = {key: found for key, found in parts.items() if is_mean(found[0], source.form)}
-    wide = is_wide(source.kind, source.form, source.n_classes, (part for part, _ in means.values()))
-    bins = partial(bins_of, source.form, n_bins, wide=wide)
-    reading = Reading(bins(), Stream("classwise_ece", n_bins=n_bins), form=source.form)
-    reading.rows_digest = source.rows_digest
-    for key, (part, options) in parts.items():
-        if key in means:
-            reading.values[key], reading.of_wrong[key] = ValueSums(), ValueSums()
-        elif "sums" in part.facts and "top" not in part.facts:
-            reading.streams[key] = Stream(part.name, **options)
-    digest = hashlib.blake2b(digest_size=16)
-    rows, tops, folds = Sample("rows"), Sample("top labels"), Folds()
-    for chunk in counted(source, reading.weighing):
-        labels, weights = torch.from_numpy(chunk.labels), weights_of(chunk)
-        if weights is not None and not reading.n:
-            for part, _ in parts.values():
-                require_weights(part)
-        chunk = replace(chunk, groups={} if slicing is None else slicing.of(chunk.groups))
-        reading.n_classes = max(reading.n_classes, chunk.scores.shape[1])
-        if wide:
-            found = wide_rows(torch.from_numpy(chunk.scores), labels)
-            logits, confidence, correct = chunk.scores, found.confidence, found.correct
-            values = {key: found.values(part.name) for key, (part, _) in means.items()}
-            probs, seen = as_confidence(found)
-        else:
-            log_p = log_probs(chunk, source, reading.n, where)
-            probs, seen = log_p.exp(), labels
-            logits, confidence, correct = _logits_of(chunk, source, log_p), *top_of(source.form)(probs, labels)
-            values = {key: _values(log_p, probs, labels, *found, source.form) for key, found in means.items()}
-            reading.impossible += int(log_p.gather(1, labels[:, None]).isinf().sum())
-        reading.bins.update(probs, seen, weights)
-        if not wide:
-            _add_classes(reading, chunk, probs, labels, weights)
-        _add_slices(reading.slices, bins, chunk, probs, seen)
-        for key, each in values.items():
-            reading.values[key].add(each, weights)
-            reading.of_wrong[key].add(each[~correct], None if weights is None else weights[~correct])
-        more = () if chunk.weights is None else (chunk.weights,)
-        halves = folds.next(len(labels))
-        rows.add(room_for(logits.shape[1], sampled_values), logits, chunk.labels, halves, *more)
-        tops.add(MOST_RANKED, confidence.numpy(), correct.numpy(), *more)
-        if counts is not None:
-            counts.add(confidence, correct, halves, chunk.groups, chunk.weights)
-        digest.update(np.ascontiguousarray(chunk.labels).tobytes())
-        reading.n += len(labels)
-        if on_rows:
-            on_rows(reading.n, chunk.share)
-    reading.logits, reading.labels, reading.folds, *of_rows = rows.taken()
-    reading.confidence, reading.correct, *of_tops = map(torch.from_numpy, tops.taken())
-    if of_rows:
-        reading.weights, reading.top_weights = of_rows[0], of_tops[0]
-    reading.labels_digest = digest.hexdigest()
-    if reading.n:
-        reading.doubts = doubts_about(reading.logits, reading.labels, reading.confidence.numpy(), source)
-    return reading
 
 
 def room_for(n_classes: int, values: int | None = None) -> int:
@@ -195,107 +183,49 @@ def part_of(key: str, n_bins: int) -> tuple[Part, dict[str, Any]]:
     return part, {**options, "n_bins": n_bins} if "n_bins" in options and "n_bins" not in key else options
 
 
-def log_probs(chunk: Chunk, source: Source, start: int, where: str) -> Tensor:
-    """Return log-probabilities in float64; −∞ where a probability is 0.
+def join_spans(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join which rows were read.
 
     Args:
-        chunk: Some rows.
-        source: Says what the scores are.
-        start: Number of the first row, for messages.
-        where: The file, for messages.
+        one: Numbers of the first and the last row of each stretch.
+        other: Likewise.
 
     Returns:
-        Shape ``(n, classes)``.
+        Both in order; stretches that follow each other are one.
 
     Raises:
-        InputError: If rows of probabilities do not sum to one.
+        InputError: If some row is in both.
+
+    Example:
+        >>> join_spans([(0, 9), (30, 39)], [(10, 19)])
+        [(0, 19), (30, 39)]
     """
-    scores = torch.from_numpy(chunk.scores.astype(np.float64))
-    if source.kind == "logits":
-        return scores.log_softmax(1)
-    sums, least = scores.sum(1), scores.min(1).values
-    off = ((sums - 1).abs() > SUM_TOLERANCE) | (least < 0)
-    if bool(off.any()):
-        row = int(off.to(torch.uint8).argmax())
-        raise no_probabilities(start + row, scores[row].numpy(), where)
-    return scores.log_()
-
-
-def _logits(log_p: Tensor, source: Source) -> Tensor:
-    """Make logits of probabilities: 0 becomes a very small one, a confidence of 0 or 1 a little less extreme.
-
-    Absent choices stay absent.
-    """
-    if source.form == "confidence":
-        return torch.where(log_p.isinf(), math.log(_UNSURE), log_p)
-    return log_p if source.form == "choices" else log_p.clamp(min=float(np.log(_TINY)))
-
-
-def walk(
-    source: Source, where: str, on_rows: OnRows | None = None, *, as_stored: bool = False, wide: bool = False
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-    """Go through all rows once more, as logits in float64 with labels and weights.
-
-    Args:
-        source: Its kind is known.
-        where: The file, for messages.
-        on_rows: Called while reading.
-        as_stored: Every row once, also those that count as none or as several.
-        wide: Logits in the type that they have.
-
-    Yields:
-        Logits, labels, and weights where not all rows count alike.
-    """
-    start = 0
-    for chunk in source.chunks() if as_stored else counted(source):
-        if source.kind == "logits":
-            logits = torch.from_numpy(chunk.scores if wide else chunk.scores.astype(np.float64))
+    found: list[tuple[int, int]] = []
+    for first, last in sorted([*one, *other]):
+        if found and first <= found[-1][1]:
+            raise InputError(
+                f"Expected parts of different rows, but row {first:,} is in two of them. Say with start= how many rows "
+                "come before each part."
+            )
+        if found and first == found[-1][1] + 1:
+            found[-1] = found[-1][0], last
         else:
-            logits = _logits(log_probs(chunk, source, start, where), source)
-        start += len(chunk.labels)
-        yield logits, torch.from_numpy(chunk.labels), weights_of(chunk)
-        if on_rows:
-            on_rows(start, chunk.share)
-
-
-def _logits_of(chunk: Chunk, source: Source, log_p: Tensor) -> Array:
-    if source.kind == "logits":
-        return chunk.scores
-    found: Array = _logits(log_p, source).numpy().astype(chunk.scores.dtype)
+            found.append((first, last))
     return found
 
 
-def _values(log_p: Tensor, probs: Tensor, labels: Tensor, part: Part, options: dict[str, Any], form: Form) -> Tensor:
-    """Return the value per row that a metric is the mean of."""
-    of_logs, of_probs = part.facts.get("each_of_logs"), part.facts["each"]
-    values: Tensor = of_logs(log_p, labels, **options) if of_logs else of_probs(probs, labels, **options)
-    return values * scale_of(part.name, form)
+def _merge_slices(mine: dict[str, dict[str, B]], its: Mapping[str, Mapping[str, B]]) -> None:
+    for column, found in its.items():
+        own = mine.setdefault(column, {})
+        for value, bins in found.items():
+            if value in own:
+                own[value].merge(bins)
+            else:
+                own[value] = bins
 
 
-def _add_classes(reading: Reading, chunk: Chunk, probs: Tensor, labels: Tensor, weights: Tensor | None) -> None:
-    """Add rows to what needs the probability of every class."""
-    if has_classes(reading.form, probs.shape[1]):
-        reading.by_class = True
-        reading.class_bins.update(probs, labels, weights)
-    for stream in reading.streams.values():
-        stream.update(probs, labels, weights)
-    if probs.shape[1] == 2 and reading.form == "multiclass":
-        new = partial(Stream, "classwise_ece", n_bins=reading.n_bins)
-        _add_slices(reading.class_slices, new, chunk, probs, labels)
-
-
-def _add_slices(
-    slices: dict[str, dict[str, B]],
-    new: Callable[[], B],
-    chunk: Chunk,
-    probs: Tensor,
-    labels: Tensor,
-) -> None:
-    all_weights = weights_of(chunk)
-    for column, values in chunk.groups.items():
-        found = slices.setdefault(column, {})
-        names, places = np.unique(values, return_inverse=True)
-        for number, name in enumerate(names):
-            rows = torch.from_numpy(np.flatnonzero(places == number))
-            weights = None if all_weights is None else all_weights[rows]
-            found.setdefault(str(name), new()).update(probs[rows], labels[rows], weights)
+def _ordered(slices: Mapping[str, Mapping[str, B]], source: Source) -> dict[str, dict[str, B]]:
+    """Put columns in the order in which they were asked for, and their values in that of the alphabet."""
+    places = {name: place for place, name in enumerate(source.groups)}
+    columns = sorted(slices, key=lambda column: places.get(column, len(places)))
+    return {column: dict(sorted(slices[column].items())) for column in columns}

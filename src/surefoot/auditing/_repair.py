@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -10,10 +11,13 @@ import torch
 from torch import Tensor
 
 from surefoot.auditing._counted import ValueSums
+from surefoot.auditing._engine import HERE, Engine
 from surefoot.auditing._forms import Bins, as_confidence, bins_of, is_wide
-from surefoot.auditing._reading import OnRows, Reading, walk
-from surefoot.auditing._sampling import Folds
+from surefoot.auditing._labels import Array
+from surefoot.auditing._reading import OnRows, Reading
+from surefoot.auditing._sampling import halves
 from surefoot.auditing._source import Source, rows_per_chunk
+from surefoot.auditing._walking import walk
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
 from surefoot.metrics._wide import wide_rows
 from surefoot.metrics.interval import Interval
@@ -89,6 +93,7 @@ def repair(
     level: float,
     where: str,
     on_rows: OnRows | None = None,
+    engine: Engine = HERE,
 ) -> tuple[Repair | None, str]:
     """Fit elsewhere and score all rows; or fit on each half of the rows and score on the other.
 
@@ -100,6 +105,7 @@ def repair(
         level: Of the interval.
         where: The file, for messages.
         on_rows: Called while reading.
+        engine: Walks through the rows.
 
     Returns:
         What scaling would do; or None, and why there is nothing to say.
@@ -118,22 +124,64 @@ def repair(
         pair, on = (fit(reading, reading.folds == 1), fit(reading, reading.folds == 0)), "one half of the rows"
         on += ", scored on the other, and the other way round"
     wide = is_wide(source.kind, source.form, reading.n_classes)
-    bins, losses, folds = bins_of(source.form, n_bins, wide=wide), ValueSums(), Folds()
-    by_half = torch.tensor(pair, dtype=torch.float64)
-    score = _score_wide if wide else _score
     if source.once:  # what is gone cannot be scored
-        on += f", both on {len(reading.labels):,} rows drawn at random"
+        if len(reading.labels) < reading.n:
+            on += f", both on {len(reading.labels):,} rows drawn at random"
+        found = Scored(bins_of(source.form, n_bins, wide=wide))
         for start in range(0, len(reading.labels), step := rows_per_chunk(reading.n_classes)):
             here = slice(start, start + step)
             logits, labels = torch.from_numpy(reading.logits[here]), torch.from_numpy(reading.labels[here])
             weights = None if reading.weights is None else torch.from_numpy(reading.weights[here])
-            score(logits, by_half[torch.from_numpy(reading.folds[here])], labels, weights, bins, losses)
+            found.add(logits, by_half(pair, reading.folds[here]), labels, weights, wide=wide)
     else:
-        for logits, labels, weights in walk(source, where, on_rows, wide=wide):
-            half = torch.from_numpy(folds.next(len(labels)))
-            score(logits, by_half[half], labels, weights, bins, losses)
-    after = verdict_of_sums(bins.sums, level=level)
-    return Repair(overall, on, after.ece, after.consistency, losses.mean, after.reliability), ""
+        step_of = partial(rescore, pair=pair, n_bins=n_bins, where=where, wide=wide)
+        found = engine.walk(source, step_of, on_rows)
+    after = verdict_of_sums(found.bins.sums, level=level)
+    return Repair(overall, on, after.ece, after.consistency, found.losses.mean, after.reliability), ""
+
+
+@dataclass
+class Scored:
+    """Rows behind a temperature: bins of their confidence and their NLL."""
+
+    bins: Bins
+    losses: ValueSums = field(default_factory=ValueSums)
+
+    def add(self, logits: Tensor, by: Tensor, labels: Tensor, weights: Tensor | None, *, wide: bool) -> None:
+        """Add rows, each behind its own temperature."""
+        (_score_wide if wide else _score)(logits, by, labels, weights, self.bins, self.losses)
+
+    def merge(self, other: Scored) -> None:
+        """Add other rows."""
+        self.bins.merge(other.bins)
+        self.losses = self.losses + other.losses
+
+
+def by_half(pair: tuple[float, float], folds: Array) -> Tensor:
+    """Return the temperature of each row by its half."""
+    return torch.tensor(pair, dtype=torch.float64)[torch.from_numpy(folds)]
+
+
+def rescore(
+    source: Source, on_rows: OnRows | None, *, pair: tuple[float, float], n_bins: int, where: str, wide: bool
+) -> Scored:
+    """Walk through rows once more, each behind the temperature of its half.
+
+    Args:
+        source: The rows.
+        on_rows: Called while reading.
+        pair: The temperatures of both halves.
+        n_bins: Number of bins.
+        where: The file, for messages.
+        wide: Whether rows are logits over a vocabulary.
+
+    Returns:
+        Sums, which merge with those of other rows.
+    """
+    found = Scored(bins_of(source.form, n_bins, wide=wide))
+    for logits, labels, weights, rows in walk(source, where, on_rows, wide=wide):
+        found.add(logits, by_half(pair, halves(rows)), labels, weights, wide=wide)
+    return found
 
 
 def _score(logits: Tensor, by: Tensor, labels: Tensor, weights: Tensor | None, bins: Bins, losses: ValueSums) -> None:

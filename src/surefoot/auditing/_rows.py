@@ -41,6 +41,13 @@ class Gaps:
             if missing.any():
                 self._columns[name] = self._columns.get(name, 0) + int(missing.sum())
 
+    def merge(self, other: Gaps) -> None:
+        """Add what was seen in the rows that follow."""
+        self._rows += [self._n + row for row in other._rows[: _SHOWN - len(self._rows)]]
+        self._n, self._count = self._n + other._n, self._count + other._count
+        for name, count in other._columns.items():
+            self._columns[name] = self._columns.get(name, 0) + count
+
     def error(self, where: str) -> InputError:
         """Make the error that says what was found."""
         has = "has" if self._count == 1 else "have"

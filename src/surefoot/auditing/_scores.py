@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,10 +17,12 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._memory import Held
 from surefoot.auditing._names import Kind, take_apart
 from surefoot.auditing._readers import read_table
-from surefoot.auditing._source import SUM_TOLERANCE, from_percent, rows_per_chunk
+from surefoot.auditing._source import SUM_TOLERANCE, rows_per_chunk
 from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._told import Said
+from surefoot.auditing._values import from_percent
 from surefoot.errors import InputError
+from surefoot.places import unzipped
 
 _RANK = {"logits": 0, "probs": 1, "scores": 2}
 _PREFIXES = ("logit_", "logits_", "log_prob_", "prob_", "probs_", "proba_", "p_", "p", "logit", "prob")
@@ -267,7 +268,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _npz_rows(path: Path, key: str) -> Iterator[Array]:
-    with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as file:
+    with unzipped(path) as archive, archive.open(f"{key}.npy") as file:
         yield from _rows(StoredArray(file, f"{path.name}:{key}"))
 
 

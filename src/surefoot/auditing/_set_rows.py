@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from surefoot.auditing._labels import Array
-from surefoot.auditing._reading import OnRows, log_probs
-from surefoot.auditing._sampling import Folds, Sample
+from surefoot.auditing._reading import OnRows
+from surefoot.auditing._sampling import Sample, halves
 from surefoot.auditing._source import Source
+from surefoot.auditing._walking import log_probs
 from surefoot.schema import Predictions
 
 _TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
@@ -18,20 +19,22 @@ _TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 whe
 
 @dataclass(frozen=True)
 class Rows:
-    """Consecutive rows as logits in float64, and the half of the rows, 0 or 1, that each was dealt to."""
+    """Consecutive rows as logits in float64, the half, 0 or 1, that each was dealt to, and their numbers."""
 
     logits: Array
     labels: Array
     halves: Array
     weights: Array | None = None
     groups: Mapping[str, Array] = field(default_factory=dict)
+    numbers: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def half(self, number: int) -> Rows:
         """Return the rows of one half."""
         chosen = self.halves == number
         weights = None if self.weights is None else self.weights[chosen]
         groups = {name: np.asarray(values)[chosen] for name, values in self.groups.items()}
-        return Rows(self.logits[chosen], self.labels[chosen], self.halves[chosen], weights, groups)
+        numbers = self.numbers[chosen]
+        return Rows(self.logits[chosen], self.labels[chosen], self.halves[chosen], weights, groups, numbers)
 
 
 def rows_of(source: Source, where: str, on_rows: OnRows | None = None) -> Iterator[Rows]:
@@ -45,7 +48,7 @@ def rows_of(source: Source, where: str, on_rows: OnRows | None = None) -> Iterat
     Yields:
         Some rows at a time.
     """
-    start, folds = 0, Folds()
+    start = 0
     for chunk in source.chunks():
         if source.kind == "logits":
             logits = chunk.scores.astype(np.float64)
@@ -54,7 +57,7 @@ def rows_of(source: Source, where: str, on_rows: OnRows | None = None) -> Iterat
             if source.form != "choices":  # of which those that a row does not have stay at −∞
                 logits = np.maximum(logits, np.log(_TINY))
         start += len(chunk.labels)
-        yield Rows(logits, chunk.labels, folds.next(len(chunk.labels)), chunk.weights, chunk.groups)
+        yield Rows(logits, chunk.labels, halves(chunk.rows), chunk.weights, chunk.groups, chunk.rows)
         if on_rows:
             on_rows(start, chunk.share)
 
@@ -74,8 +77,9 @@ def sampled_rows(source: Source, where: str, most_values: int) -> tuple[Predicti
     for rows in rows_of(source, where):
         weighted = rows.weights is not None
         weights = rows.weights if rows.weights is not None else np.ones(len(rows.labels))
-        sample.add(max(1000, most_values // rows.logits.shape[1]), rows.logits, rows.labels, rows.halves, weights)
-    logits, labels, halves, weights = sample.taken()
+        room = max(1000, most_values // rows.logits.shape[1])
+        sample.add(room, rows.numbers, rows.logits, rows.labels, rows.halves, weights)
+    logits, labels, dealt, weights = sample.taken()
     kept = weights if weighted else None
     names = source.class_names
-    return Predictions(logits, labels, "calibration", class_names=names, weights=kept, form=source.form), halves
+    return Predictions(logits, labels, "calibration", class_names=names, weights=kept, form=source.form), dealt

@@ -26,22 +26,23 @@ def without_gaps(source: Source) -> Source:
     """
     gaps = source.count_gaps()
     if not (note := gaps.note()):
-        return source
+        return replace(source, gaps=gaps)
     if gaps.leaves_nothing:
         raise InputError(
             f"Expected some rows without a gap, but {source.where} has none: {note} Fill in what is missing."
         )
 
     def start() -> Generator[Raw]:
+        done = 0
         with closing(source.start()) as reading:
             for raw in reading:
+                rows = raw.numbered(done)
+                done = int(rows[-1]) + 1 if len(rows) else done
                 bad, no_label, no_weight = source.gaps_in(raw)
                 keep = ~(bad.any(axis=1) | no_label | no_weight)
                 if keep.all():
-                    yield raw
+                    yield replace(raw, rows=rows)
                 elif keep.any():
-                    groups = {name: values[keep] for name, values in raw.groups.items()}
-                    weights = None if raw.weights is None else raw.weights[keep]
-                    yield Raw(raw.scores[keep], raw.labels[keep], groups, raw.share, weights)
+                    yield raw.chosen(keep, rows)
 
-    return replace(source, start=start, notes=(note, *source.notes))
+    return replace(source, start=start, notes=(note, *source.notes), gaps=gaps)

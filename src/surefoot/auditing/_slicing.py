@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
+from surefoot.auditing._engine import HERE, Engine
 from surefoot.auditing._groups import Part, read_group
 from surefoot.auditing._labels import Array
+from surefoot.auditing._reading import OnRows
 from surefoot.auditing._sampling import Sample
 from surefoot.auditing._source import Source
 from surefoot.errors import InputError
@@ -59,11 +62,12 @@ class Slicing:
         return first
 
 
-def slicing_of(source: Source) -> Slicing:
+def slicing_of(source: Source, engine: Engine = HERE) -> Slicing:
     """Look through the columns that divide the rows, and settle how.
 
     Args:
         source: Says by what.
+        engine: Looks through them.
 
     Returns:
         The slices. Of a column with many values, numbers are put into parts with about as many rows in each, and the
@@ -74,37 +78,82 @@ def slicing_of(source: Source) -> Slicing:
     """
     if not source.groups:
         return Slicing()
-    seen: dict[str, _Seen] = {}
-    for columns in _columns(source):
-        for name, values in columns.items():
-            seen.setdefault(name, _Seen(name, source.where)).add(values)
+    seen = engine.walk(source, _look).columns
     groups = {group: read_group(group, seen.keys()) for group in dict.fromkeys(source.groups)}
     parts = dict.fromkeys(part for each in groups.values() for part in each)
     settled = {part: seen[part.column].settle(part.parts) for part in parts}
     notes = tuple(note for _, _, note in settled.values() if note)
     plan = Slicing(groups, {part: naming for part, (naming, _, _) in settled.items()}, notes=notes)
-    return _crossed(plan, {part: n for part, (_, n, _) in settled.items()}, source)
+    return _crossed(plan, {part: n for part, (_, n, _) in settled.items()}, source, engine)
 
 
-def _columns(source: Source) -> Iterator[Mapping[str, Array]]:
+def _columns(source: Source) -> Iterator[tuple[Mapping[str, Array], Array]]:
+    """Read the columns, and the numbers of their rows."""
+    done = 0
     if source.start_groups is not None:
         with closing(source.start_groups()) as reading:
-            yield from reading
+            for columns in reading:
+                n = len(next(iter(columns.values())))
+                yield columns, source.first_row + np.arange(done, done + n)
+                done += n
     else:
         with closing(source.start()) as rows:
-            yield from (raw.groups for raw in rows)
+            for raw in rows:
+                found = raw.numbered(done)
+                done = int(found[-1]) + 1 if len(found) else done
+                yield raw.groups, source.first_row + found
 
 
-def _crossed(plan: Slicing, sizes: Mapping[Part, int], source: Source) -> Slicing:
+class _Look:
+    """What is in all columns."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, _Seen] = {}
+
+    def merge(self, other: _Look) -> None:
+        """Add what was seen in other rows."""
+        for name, seen in other.columns.items():
+            if name in self.columns:
+                self.columns[name].merge(seen)
+            else:
+                self.columns[name] = seen
+
+
+def _look(source: Source, on_rows: OnRows | None = None) -> _Look:
+    found = _Look()
+    for columns, rows in _columns(source):
+        for name, values in columns.items():
+            found.columns.setdefault(name, _Seen(name, source.where)).add(values, rows)
+    return found
+
+
+class _Combinations:
+    """How often values of several columns stand together."""
+
+    def __init__(self, groups: Sequence[str]) -> None:
+        self.counts: dict[str, Counter[str]] = {group: Counter() for group in groups}
+
+    def merge(self, other: _Combinations) -> None:
+        """Add what was counted in other rows."""
+        for group, found in other.counts.items():
+            self.counts[group].update(found)
+
+
+def _combine(source: Source, on_rows: OnRows | None, plan: Slicing, groups: Sequence[str]) -> _Combinations:
+    found = _Combinations(groups)
+    for columns, _ in _columns(source):
+        for group in groups:
+            found.counts[group].update(plan.of(columns)[group].tolist())
+    return found
+
+
+def _crossed(plan: Slicing, sizes: Mapping[Part, int], source: Source, engine: Engine) -> Slicing:
     """Put the rarest combinations together where there may be too many."""
     many = [g for g, parts in plan.groups.items() if np.prod([sizes[part] for part in parts]) > MOST_SLICES]
     many = [group for group in many if len(plan.groups[group]) > 1]
     if not many:
         return plan
-    counts: dict[str, Counter[str]] = {group: Counter() for group in many}
-    for columns in _columns(source):
-        for group in many:
-            counts[group].update(plan.of(columns)[group].tolist())
+    counts = engine.walk(source, partial(_combine, plan=plan, groups=many)).counts
     kept, notes = {}, []
     for group, found in counts.items():
         if len(found) > MOST_SLICES:
@@ -120,26 +169,40 @@ class _Seen:
         self._name, self._where = name, where
         self._counts: Counter[str] = Counter()
         self._n, self._full, self._numeric, self._whole = 0, False, True, True
+        self._missing = False
         self._sample = Sample("numbers of a group")
 
-    def add(self, values: Array) -> None:
-        """Look at some rows."""
+    def add(self, values: Array, rows: Array) -> None:
+        """Look at some rows, with their numbers."""
         self._n += len(values)
+        known = values != MISSING
+        self._missing |= not bool(known.all())
         if not self._full:
             self._counts.update(values.tolist())
             self._full = len(self._counts) > TRACKED
         if self._numeric:
-            numbers = _numbers(values[values != MISSING])
+            numbers = _numbers(values[known])
             self._numeric = numbers is not None
             if numbers is not None and len(numbers):
                 self._whole &= bool((numbers == np.floor(numbers)).all())
-                self._sample.add(SAMPLED, numbers)
+                self._sample.add(SAMPLED, rows[known], numbers)
+
+    def merge(self, other: _Seen) -> None:
+        """Add what was seen in other rows."""
+        self._n += other._n
+        self._missing |= other._missing
+        self._counts.update(other._counts)
+        self._full |= other._full or len(self._counts) > TRACKED
+        self._numeric &= other._numeric
+        self._whole &= other._whole
+        if self._numeric:
+            self._sample.merge(other._sample)
 
     def settle(self, parts: int | None) -> tuple[Naming, int, str]:
         """Return what makes slices of values, how many there are, and what must be known about them."""
-        if parts is None and len(self._counts) <= MOST_SLICES:
+        if parts is None and not self._full and len(self._counts) <= MOST_SLICES:
             return (lambda values: values), len(self._counts), ""
-        numbers = self._sample.taken()[0] if self._numeric and set(self._counts) != {MISSING} else None
+        numbers = self._sample.taken()[0] if self._numeric and len(self._sample) else None
         if numbers is None:
             if parts is not None:
                 raise InputError(
@@ -162,7 +225,7 @@ class _Seen:
             found[known] = names[np.searchsorted(edges, values[known].astype(np.float64), side="left")]
             return found.astype(str)
 
-        return name, len(names) + (MISSING in self._counts), note
+        return name, len(names) + self._missing, note
 
 
 def _numbers(values: Array) -> Array | None:
@@ -189,7 +252,7 @@ def _part_names(edges: Array, *, whole: bool) -> list[str]:
 
 def _frequent(name: str, counts: Counter[str], n: int, where: str, what: str) -> tuple[Array, str]:
     """Keep the most frequent values, and refuse where they are not most of the rows."""
-    most = counts.most_common(MOST_SLICES - 1)
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: MOST_SLICES - 1]
     share = sum(count for _, count in most) / n
     if share < 0.5:
         raise _too_many(name, f"{len(counts):,}", what, share, where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from surefoot.auditing._choices import check_choices, check_places, counts_of
 from surefoot.auditing._labels import Array, Meaning, as_numbers, missing_labels, one_per_row, true_or_not
 from surefoot.auditing._names import Kind, Split
 from surefoot.auditing._rows import Gaps, StrangeLabels
+from surefoot.auditing._values import check_scores, check_weights, from_percent
 from surefoot.auditing._weights import Counting, StrangeWeights, are_valid, no_weight_at_all
 from surefoot.errors import InputError
 from surefoot.schema import Form
@@ -24,7 +26,6 @@ VALUES_AT_ONCE = 1 << 18  # rows × classes per chunk: a few megabytes, whatever
 ROWS_AT_ONCE = 32  # at least, also of vocabularies, so that steps of Python do not count
 WIDE_AT_ONCE = 1 << 21  # but never more values than this for their sake
 SUM_TOLERANCE = 1e-3  # a softmax in half precision is off by almost this much
-MOST_ROUNDED = 5.0  # percent that the sum of rounded percentages may be off
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,19 @@ class Raw:
     weights: Array | None = None
     counts: Array | None = None
     """How many choices each row has, where lists of different lengths were read."""
+    rows: Array | None = None
+    """Numbers of the rows among all that were read, where some were left out; else they follow each other."""
+
+    def numbered(self, start: int) -> Array:
+        """Return the number of each row, where ``start`` came before."""
+        return np.arange(start, start + len(self.labels)) if self.rows is None else self.rows
+
+    def chosen(self, kept: Array, rows: Array) -> Raw:
+        """Return some of the rows, whose numbers are known."""
+        groups = {name: values[kept] for name, values in self.groups.items()}
+        weights = None if self.weights is None else self.weights[kept]
+        counts = None if self.counts is None else self.counts[kept]
+        return Raw(self.scores[kept], self.labels[kept], groups, self.share, weights, counts, rows[kept])
 
 
 @dataclass(frozen=True)
@@ -54,6 +68,8 @@ class Chunk:
     """How much of the file has been read after this chunk, in [0, 1]."""
     weights: Array | None = None
     """How much each row counts; None where all count alike."""
+    rows: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    """Number of each row among all rows of the predictions, which decides what is drawn for it."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,10 @@ class Source:
         groups: What divides the rows into slices, as it was asked for.
         start_groups: Starts reading the columns that this takes, alone; None where that is no faster.
         weights_are: How much a row represents, or for how many independent rows it stands.
+        first_row: How many rows of the same predictions come before these, in other parts.
+        gaps: What was left out for a gap; None where nothing was to be left out.
+        files: What the rows lie in, where each file can be read on its own; empty where all are read together.
+        is_part: Whether there are other rows, so that in these nothing need count.
     """
 
     model: str
@@ -109,6 +129,10 @@ class Source:
     groups: tuple[str, ...] = ()
     start_groups: Callable[[], Generator[Mapping[str, Array]]] | None = None
     weights_are: Counting = "importance"
+    first_row: int = 0
+    gaps: Gaps | None = None
+    files: tuple[Path, ...] = ()
+    is_part: bool = False
 
     @property
     def name(self) -> str:
@@ -117,16 +141,18 @@ class Source:
 
     def chunks(self) -> Generator[Chunk]:
         """Read all rows, some at a time."""
-        row, width = 0, None
+        row, width, here = self.first_row, None, self.first_row
         total, anything = 0.0, False
         with closing(self.start()) as reading:
             for raw in reading:
                 scores = self.scores(raw, row)
+                rows = raw.numbered(here - self.first_row) + self.first_row
+                here = int(rows[-1]) + 1 if len(rows) else here
                 if self.form == "multilabel":
                     true = true_or_not(raw.labels, scores.shape, row, self.where)
                     weights = self.weights_of(raw)
                     total += 1.0 if weights is None else float(weights.sum())
-                    yield Chunk(scores, true, raw.groups, raw.share, weights)
+                    yield Chunk(scores, true, raw.groups, raw.share, weights, rows)
                     anything = True
                     row += len(true)
                     continue
@@ -144,10 +170,10 @@ class Source:
                     self.refuse_labels(scores.shape[1])
                 weights = self.weights_of(raw)
                 total += 1.0 if weights is None else float(weights.sum())
-                yield Chunk(scores, numbers, raw.groups, raw.share, weights)
+                yield Chunk(scores, numbers, raw.groups, raw.share, weights, rows)
                 anything = True
                 row += len(numbers)
-        if anything and not total:
+        if anything and not total and not self.is_part:
             raise no_weight_at_all(self.weights or "", self.where)
 
     def _ragged(self, raw: Raw, start: int, width: int) -> InputError:
@@ -240,65 +266,3 @@ def rows_per_chunk(n_classes: int) -> int:
     """Return how many rows to read at once."""
     wide = min(ROWS_AT_ONCE, WIDE_AT_ONCE // max(1, n_classes))
     return max(1, VALUES_AT_ONCE // max(1, n_classes), wide)
-
-
-def check_scores(scores: Array, where: str) -> Array:
-    """Refuse what cannot be scores.
-
-    Args:
-        scores: Shape ``(n, classes)``, or ``(n,)`` for two classes: the probability of class 1, or its logit.
-        where: The file, for messages.
-
-    Returns:
-        The same as float32 or float64.
-
-    Raises:
-        InputError: If they are no numbers, or not one row of at least two per example.
-    """
-    if scores.dtype.kind not in "fiu":
-        raise InputError(f"Expected numbers as scores, but got {scores.dtype} in {where}. Save plain arrays.")
-    if scores.ndim not in (1, 2):
-        raise InputError(
-            f"Expected scores (n, classes) and one label per row, but got scores {scores.shape} in {where}. Save "
-            "arrays that belong together."
-        )
-    if scores.ndim == 2 and scores.shape[1] < 2:
-        raise InputError(
-            f"Expected at least two classes, but the scores are {scores.shape} in {where}. Give a column per class, or "
-            "for two classes a flat array with the probability of class 1."
-        )
-    wanted = np.float32 if scores.dtype.kind == "f" and scores.dtype.itemsize <= 4 else np.float64
-    return scores.astype(wanted, copy=False)
-
-
-def check_weights(weights: Array | None, where: str) -> Array:
-    """Refuse what cannot be weights.
-
-    Args:
-        weights: One number per row.
-        where: The file, for messages.
-
-    Returns:
-        The same as float64.
-
-    Raises:
-        InputError: If they are no numbers, or several per row.
-    """
-    if weights is None or weights.dtype.kind not in "fiub" or weights.ndim != 1:
-        got = "none" if weights is None else f"{weights.dtype} {weights.shape}"
-        raise InputError(f"Expected a number per row as weights, but got {got} in {where}. Save one number per row.")
-    return weights.astype(np.float64, copy=False)
-
-
-def from_percent(scores: Array) -> Array:
-    """Make probabilities of percentages; those that were rounded are brought back to a sum of 1."""
-    if scores.ndim == 1:
-        return scores / 100
-    sums = scores.sum(axis=1, keepdims=True, dtype=np.float64)
-    rounded = np.abs(sums - 100) <= rounding(scores.shape[1])
-    return (scores / np.where(rounded, sums, 100)).astype(scores.dtype)
-
-
-def rounding(n_classes: int) -> float:
-    """Return how far from 100 the sum of percentages may be that were rounded to whole numbers."""
-    return min(MOST_ROUNDED, 0.5 * n_classes)

@@ -11,6 +11,7 @@ import numpy as np
 
 from surefoot.auditing._labels import Array
 from surefoot.errors import InputError
+from surefoot.places import unzipped
 
 
 class StoredArray:
@@ -52,6 +53,15 @@ class StoredArray:
             self._whole = self._read(self.shape[::-1]).T
         return self._whole[start : start + n]
 
+    def skip(self, n: int) -> None:
+        """Leave out the next n rows."""
+        if self._fortran and len(self.shape) > 1:
+            self.take(n)
+            return
+        self._done += n
+        width = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        self._file.seek(n * width, 1)
+
     def take_flat(self, n: int) -> Array:
         """Read the next n values, whatever the axes; all rows are taken this way, or none."""
         if self.dtype.hasobject or not self.shape:
@@ -85,7 +95,7 @@ class StoredArray:
 def arrays_in(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:
     """Say what arrays there are, without reading them."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with unzipped(path) as archive:
             shapes = {}
             for name in archive.namelist():
                 if name.endswith(".npy"):

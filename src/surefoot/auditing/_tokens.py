@@ -205,23 +205,18 @@ def ignoring(source: Source, index: int | None, *, tokens: bool) -> Source:
     ignored = Ignored(IGNORED if index is None else index, index is not None)
 
     def start() -> Generator[Raw]:
-        ignored.count = ignored.n = 0
+        ignored.count = ignored.n = done = 0
         for raw in source.start():
+            rows = raw.numbered(done)
+            done = int(rows[-1]) + 1 if len(rows) else done
             if raw.labels.dtype.kind not in "iuf" or raw.labels.ndim != 1:
-                yield raw
+                yield replace(raw, rows=rows)
                 continue
             kept = raw.labels != ignored.index
             ignored.n, ignored.count = ignored.n + len(kept), ignored.count + int((~kept).sum())
             if kept.all():
-                yield raw
+                yield replace(raw, rows=rows)
             elif kept.any():
-                yield _rows_of(raw, kept)
+                yield raw.chosen(kept, rows)
 
     return replace(source, start=start, ignored=ignored)
-
-
-def _rows_of(raw: Raw, kept: Array) -> Raw:
-    groups = {name: values[kept] for name, values in raw.groups.items()}
-    weights = None if raw.weights is None else raw.weights[kept]
-    counts = None if raw.counts is None else raw.counts[kept]
-    return replace(raw, scores=raw.scores[kept], labels=raw.labels[kept], groups=groups, weights=weights, counts=counts)

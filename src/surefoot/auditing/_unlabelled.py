@@ -22,6 +22,7 @@ from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
 from surefoot.auditing.files import SUFFIXES, is_path
 from surefoot.errors import InputError
+from surefoot.places import place
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ def read_new(
         if positive is not None:
             total += probs[:, positive].sum().item()
         rows = ScoredRows.of(probs, positive)
-        sample.add(most, rows.predicted.numpy(), *(each.numpy() for each in rows.features))
+        sample.add(
+            most, np.arange(n, n + len(probs)), rows.predicted.numpy(), *(each.numpy() for each in rows.features)
+        )
         n += len(probs)
     if not n:
         raise InputError(f"Expected at least one row, but {where} has none. Check the file.")
@@ -102,7 +105,7 @@ def _kind_of(like: Source) -> Any:
 
 
 def _check_file(source: Any) -> Path:
-    path = Path("several files" if isinstance(source, list | tuple) else source).expanduser()
+    path = place("several files" if isinstance(source, list | tuple) else source)
     if not path.is_file():
         raise InputError(f"Expected one file of scores, but got {path}. Name a file.")
     if table_suffix(path) not in SUFFIXES:

@@ -16,10 +16,11 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._others import Others, others_of
 from surefoot.auditing._positive import choose_positive
 from surefoot.auditing._readers import TABLES, table_suffix
-from surefoot.auditing._reading import OnRows, Reading, read, walk
+from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._scores import FittedTo, Scores, find_scores
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
+from surefoot.auditing._walking import read, walk
 from surefoot.auditing._writers import check_format, open_sink
 from surefoot.auditing.calibrate import Origin
 from surefoot.auditing.files import files_of
@@ -29,6 +30,7 @@ from surefoot.metrics import Stream
 from surefoot.metrics._weights import sums_as
 from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.interval import Interval
+from surefoot.places import place, written
 from surefoot.records import check_output
 
 
@@ -86,7 +88,7 @@ def apply(
         InputError: If it is for other classes.
     """
     fitted, about = load(calibrator), load_about(calibrator)
-    path, out, where = whole(Path(path).expanduser()), Path(out), Path(path).name
+    path, out, where = whole(place(path)), place(out), place(path).name
     check_format(out)
     check_output(out, [*files_of(path, told.get("labels")), calibrator])
     to = FittedTo.of(about.get("fitted_to"))
@@ -147,8 +149,8 @@ def _apply_labelled(
     layout = layout_of(path, out, columns, kind, names_of(source.class_names, shape[1]))
     others = Others(others_of(path, shape[0], left_out(out, columns, labels_name, layout)))
     is_table = table_suffix(path) in TABLES
-    with open_sink(out, shape, source.class_names, layout) as sink:
-        for rows, truth, weights in walk(source, where, on_rows, as_stored=True):
+    with written(out) as here, open_sink(here, shape, source.class_names, layout) as sink:
+        for rows, truth, weights, _ in walk(source, where, on_rows, as_stored=True):
             log_p = torch.from_numpy(fitted.logits(rows.numpy())).log_softmax(1)
             bins.update(log_p.exp(), truth, weights)
             losses.add(-log_p.gather(1, truth[:, None]).squeeze(1), weights)
@@ -198,7 +200,7 @@ def _apply_unlabelled(fitted: Calibrator, scores: Scores, to: FittedTo, path: Pa
     kind = None if scores.percent else scores.kind
     layout = layout_of(path, out, scores.columns, kind, names_of(to.class_names, n_classes))
     others = Others(others_of(path, n, left_out(out, scores.columns, "", layout)))
-    with open_sink(out, (n, n_classes), to.class_names, layout) as sink:
+    with written(out) as here, open_sink(here, (n, n_classes), to.class_names, layout) as sink:
         for repaired in _repaired(fitted, scores, where):
             after += _total(repaired, column)
             sink.add(repaired, None, others.take(len(repaired)))

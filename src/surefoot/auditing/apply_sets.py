@@ -15,16 +15,18 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._others import Others, others_of
 from surefoot.auditing._readers import TABLES, table_suffix
-from surefoot.auditing._reading import OnRows, read
+from surefoot.auditing._reading import OnRows
 from surefoot.auditing._scores import FittedTo, Scores, find_scores
 from surefoot.auditing._set_rows import rows_of
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
+from surefoot.auditing._walking import read
 from surefoot.auditing._writers import check_format, open_sink
 from surefoot.auditing.calibrate import Origin
 from surefoot.auditing.files import files_of
 from surefoot.auditing.result import plain
 from surefoot.errors import InputError, SplitError
+from surefoot.places import place, written
 from surefoot.prediction_sets import PredictionSets, SetMeasures, SetSums, load_sets, load_sets_about
 from surefoot.records import check_output
 
@@ -82,7 +84,7 @@ def apply_sets(
         InputError: If they are for other classes.
     """
     fitted, about = load_sets(sets), load_sets_about(sets)
-    path, out, where = whole(Path(path).expanduser()), Path(out), Path(path).name
+    path, out, where = whole(place(path)), place(out), place(path).name
     check_format(out)
     check_output(out, [*files_of(path, told.get("labels")), sets])
     to = FittedTo.of(
@@ -166,7 +168,7 @@ def _write(fitted: PredictionSets, found: _Found, rows: Iterable[tuple[Array, Ar
     leave = set() if layout is None else left_out(out, found.columns, found.labels, layout)
     others = Others(others_of(found.path, found.n, leave))
     sizes = np.zeros(fitted.n_classes + 1)
-    with open_sink(out, (found.n, fitted.n_classes), found.class_names, layout) as sink:
+    with written(out) as here, open_sink(here, (found.n, fitted.n_classes), found.class_names, layout) as sink:
         for logits, truth in rows:
             inside = fitted.sets(logits=logits)
             sizes += np.bincount(inside.sum(1), minlength=len(sizes))

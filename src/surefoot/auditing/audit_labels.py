@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from scipy.special import stdtrit
-from torch.nn.functional import logsigmoid
 
-from surefoot.auditing._counted import ValueSums, Weighing, counted, weight_notes, weights_of
+from surefoot.auditing._counted import ValueSums, weight_notes
+from surefoot.auditing._engine import HERE, Engine
 from surefoot.auditing._forms import fitting
 from surefoot.auditing._label_words import LabelFound, LabelRepair, Labels
 from surefoot.auditing._labels import Array
+from surefoot.auditing._labels_read import TINY, LabelsRead, collect_labels
 from surefoot.auditing._names import Kind
-from surefoot.auditing._reading import OnRows, room_for
+from surefoot.auditing._reading import OnRows
 from surefoot.auditing._repair import TOO_FEW, Repair, is_repaired
-from surefoot.auditing._sampling import Folds, Sample
 from surefoot.auditing._source import Source
 from surefoot.auditing.result import Audit
 from surefoot.calibrators.temperature import fit_temperature
-from surefoot.errors import InputError
 from surefoot.metric_keys import read_metrics
 from surefoot.metrics._weights import mean
 from surefoot.metrics.chance import Chance
@@ -32,21 +31,8 @@ from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
 
 _MEASURES = ("accuracy", "confidence_gap", "ece", "nll", "brier")
-_TINY = 1e-7  # stands in for a probability of 0 where log-odds are needed
 _FEW = 5  # of a label that are true, or not; a repair fitted on fewer says nothing
 _FITTED = 400_000  # pairs of rows and labels that one temperature is fitted on
-
-
-@dataclass(frozen=True)
-class _Read:
-    stream: LabelStream
-    losses: dict[str, ValueSums]
-    logits: Array
-    labels: Array
-    folds: Array
-    weighing: Weighing
-    weights: Array | None = None
-    """Of the sampled rows; None where all count alike."""
 
 
 def audit_labels(
@@ -57,6 +43,7 @@ def audit_labels(
     level: float,
     on_rows: OnRows | None,
     metrics: str | Sequence[str] | None = None,
+    engine: Engine = HERE,
 ) -> Audit:
     """Audit one model's predictions of several labels per row.
 
@@ -68,22 +55,47 @@ def audit_labels(
         level: Of the intervals.
         on_rows: Called while reading.
         metrics: What to show: some of ``nll`` and ``brier``; else all.
+        engine: Walks through the rows.
 
     Returns:
         The audit.
+    """
+    step = partial(collect_labels, n_bins=n_bins)
+    read = engine.walk(source, step, on_rows).finish(source)
+    fitted = engine.walk(held_out, step).finish(held_out) if held_out is not None else None
+    return finish_labels(source, read, fitted, file, n_bins, level, metrics)
 
-    Raises:
-        InputError: If groups were asked for, or there are no rows.
+
+def finish_labels(
+    source: Source,
+    read: LabelsRead,
+    fitted: LabelsRead | None,
+    file: str,
+    n_bins: int,
+    level: float,
+    metrics: str | Sequence[str] | None = None,
+) -> Audit:
+    """Say what all rows together tell.
+
+    Args:
+        source: What was read.
+        read: What it left behind.
+        fitted: The same of a calibration set, if there is one.
+        file: Name of the file.
+        n_bins: Number of bins.
+        level: Of the intervals.
+        metrics: What to show: some of ``nll`` and ``brier``; else all.
+
+    Returns:
+        The audit.
     """
     asked = fitting(read_metrics(metrics), "multilabel", source.n_classes, asked=True) if metrics else ()
     keys = (*_MEASURES[:3], *(asked or _MEASURES[3:]))
-    read = _read(source, n_bins, on_rows)
     verdict = read.stream.micro(level=level)
     names = source.class_names or tuple(f"label {k}" for k in range(source.n_classes))
     found = [
         LabelFound(names[each.label], each, _auroc(read, each.label, level)) for each in read.stream.each(level=level)
     ]
-    fitted = _read(held_out, n_bins, None) if held_out is not None else None
     repairs, on, why = _repairs(read, fitted, verdict.gap.estimate, verdict.ece.estimate, n_bins, level)
     measures = {
         "accuracy": verdict.accuracy,
@@ -112,13 +124,13 @@ def audit_labels(
         slices=(),
         risk_coverage=(),
         notes=tuple(_notes(read, source)),
-        held_out=held_out is not None,
+        held_out=fitted is not None,
         form="multilabel",
         labels=Labels(tuple(found), tuple(each for each, _ in repairs), on, why),
     )
 
 
-def _notes(read: _Read, source: Source) -> list[str]:
+def _notes(read: LabelsRead, source: Source) -> list[str]:
     notes = [*source.notes, *weight_notes(read.weighing, read.stream.n, source)]
     never = int((read.stream.bins[2].sum(1) == 0).sum())
     if never:
@@ -130,48 +142,20 @@ def _notes(read: _Read, source: Source) -> list[str]:
     return notes
 
 
-def _read(source: Source, n_bins: int, on_rows: OnRows | None) -> _Read:
-    stream, losses = LabelStream(n_bins), {key: ValueSums() for key in ("nll", "brier")}
-    sample, folds, weighing = Sample("rows"), Folds(), Weighing()
-    for chunk in counted(source, weighing):
-        scores, labels = torch.from_numpy(chunk.scores.astype(np.float64)), torch.from_numpy(chunk.labels)
-        probs = scores.sigmoid() if source.kind == "logits" else scores
-        if bool(((probs < 0) | (probs > 1)).any()):
-            row = int(((probs < 0) | (probs > 1)).any(1).to(torch.uint8).argmax())
-            raise InputError(
-                f"Expected probabilities in [0, 1] for every label, but row {stream.n + row} has "
-                f"{probs[row].tolist()[:6]} in {source.where}. Say --logits or --percent."
-            )
-        z = scores if source.kind == "logits" else probs.clamp(_TINY, 1 - _TINY).logit()
-        weights = weights_of(chunk)
-        stream.update(probs, labels, weights)
-        likely = torch.where(labels > 0, probs, 1 - probs)
-        sure = logsigmoid(torch.where(labels > 0, z, -z)) if source.kind == "logits" else likely.log()
-        losses["nll"].add(-sure.mean(1), weights)
-        losses["brier"].add((probs - labels).square().mean(1), weights)
-        room = room_for(scores.shape[1])
-        more = () if chunk.weights is None else (chunk.weights,)
-        sample.add(room, z.numpy(), chunk.labels, folds.next(len(labels)), *more)
-        if on_rows:
-            on_rows(stream.n, chunk.share)
-    logits, truth, halves, *rest = sample.taken()
-    return _Read(stream, losses, logits, truth, halves, weighing, rest[0] if rest else None)
-
-
 def _mean(key: str, sums: ValueSums, level: float) -> Interval:
     """Return a mean over rows: the labels of one row belong together."""
     reach = float(stdtrit(max(1.0, sums.losses().n - 1), (1 + level) / 2)) * sums.standard_error
     return Interval(key, sums.mean, max(0.0, sums.mean - reach), sums.mean + reach, level, "rows", 0)
 
 
-def _auroc(read: _Read, label: int, level: float) -> Interval | None:
+def _auroc(read: LabelsRead, label: int, level: float) -> Interval | None:
     risk, true = (torch.from_numpy(each[:, label]) for each in (read.logits, read.labels))
     found = ranking(risk.sigmoid(), true, read.weights, level=level)
     return found[0] if found else None
 
 
 def _repairs(
-    read: _Read, held_out: _Read | None, gap: float, ece: float, n_bins: int, level: float
+    read: LabelsRead, held_out: LabelsRead | None, gap: float, ece: float, n_bins: int, level: float
 ) -> tuple[list[tuple[LabelRepair, LabelStream]], str, str]:
     """Fit elsewhere and score all rows; or fit on each half of the rows and score on the other."""
     if len((held_out or read).labels) < TOO_FEW:
@@ -194,7 +178,7 @@ def _repairs(
         stream = LabelStream(n_bins)
         stream.update(probs, read.labels, weights)
         after = stream.micro(level=level)
-        likely = torch.from_numpy(np.where(read.labels > 0, probs, 1 - probs)).clamp(min=_TINY)
+        likely = torch.from_numpy(np.where(read.labels > 0, probs, 1 - probs)).clamp(min=TINY)
         repairs = is_repaired(gap, ece, after)
         temperature = _fit(whole) if name == "temperature" else None
         nll = -mean(likely.log().mean(1), weights).item()
@@ -202,7 +186,7 @@ def _repairs(
     return found, on, ""
 
 
-def _rows_of(read: _Read) -> Predictions:
+def _rows_of(read: LabelsRead) -> Predictions:
     return Predictions(read.logits, read.labels, "calibration", weights=read.weights, form="multilabel")
 
 

@@ -21,6 +21,7 @@ from surefoot.auditing._summary import Rows, Summary
 from surefoot.auditing.result import plain
 from surefoot.errors import InputError
 from surefoot.metrics.interval import Interval
+from surefoot.places import place, written
 
 _EDITION = 1
 
@@ -68,7 +69,8 @@ class Baseline:
                 "losses": {key: _pack(each) for key, each in rows.losses.items()},
             },
         }
-        Path(path).expanduser().write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        with written(path) as here:
+            here.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def load_baseline(path: Path | str) -> Baseline:
@@ -83,7 +85,7 @@ def load_baseline(path: Path | str) -> Baseline:
     Raises:
         InputError: If the file is missing or something else.
     """
-    path = Path(path).expanduser()
+    path = place(path)
     if not path.is_file():
         raise InputError(
             f"Expected a baseline, but {path} does not exist. Make it with surefoot check PREDICTIONS "

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from surefoot.auditing._forms import CALIBRATORS_OF, check_calibrator
-from surefoot.auditing._reading import OnRows, Reading, read
+from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._told import Told
+from surefoot.auditing._walking import read
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import plain
@@ -17,6 +18,7 @@ from surefoot.calibrators import Calibrator, fit
 from surefoot.calibrators.compare import NONE, CalibratorComparison, OnStep, compare_calibrators, show_gain
 from surefoot.calibrators.none import Unchanged
 from surefoot.errors import InputError, SplitError
+from surefoot.places import written
 from surefoot.registry import CALIBRATORS
 
 COMPARED_VALUES = 200_000  # rows × classes on which all calibrators are compared
@@ -51,7 +53,9 @@ class Origin:
 
     def holds(self, reading: Reading) -> bool:
         """Return whether these are the same rows, whatever the file's format."""
-        same = (self.rows, self.labels) == (reading.n, reading.labels_digest)
+        # A fingerprint of another length was taken by an earlier version: then rows and NLL tell.
+        known = len(self.labels) == len(reading.labels_digest)
+        same = self.rows == reading.n and (self.labels == reading.labels_digest or not known)
         return same and math.isclose(self.nll, _finite_mean(reading), rel_tol=1e-4, abs_tol=1e-9)
 
 
@@ -111,9 +115,9 @@ class Fitted:
 
     def save(self, path: Path | str) -> None:
         """Write the calibrator, and with it a fingerprint of the rows that it was fitted on."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.calibrator.save(path, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
+        with written(path) as here:
+            here.parent.mkdir(parents=True, exist_ok=True)
+            self.calibrator.save(here, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
 
 
 def check_saving(path: Path) -> None:

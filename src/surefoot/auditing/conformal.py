@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from surefoot.auditing._applying import check_classes
-from surefoot.auditing._reading import OnRows, Reading, read
+from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._scores import FittedTo
 from surefoot.auditing._set_rows import rows_of, sampled_rows
 from surefoot.auditing._set_words import sentence_of
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
+from surefoot.auditing._walking import read
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.calibrate import COMPARED_VALUES, FITTED_VALUES, Origin
 from surefoot.auditing.files import name_of, open_predictions
@@ -20,6 +21,7 @@ from surefoot.auditing.result import plain
 from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics.interval import check_level
+from surefoot.places import written
 from surefoot.prediction_sets import (
     PredictionSets,
     SetMeasures,
@@ -95,7 +97,8 @@ class FittedSets:
 
     def save(self, path: Path | str) -> None:
         """Write the sets, and with them a fingerprint of the rows that they were fitted on."""
-        self.sets.save(path, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
+        with written(path) as here:
+            self.sets.save(here, about={"fitted_rows": asdict(self.origin), "fitted_to": self.fitted_to})
 
 
 def conformal(

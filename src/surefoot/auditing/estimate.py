@@ -10,11 +10,12 @@ import torch
 
 from surefoot.auditing._plain_rows import check_plain
 from surefoot.auditing._positive import choose_positive
-from surefoot.auditing._reading import OnRows, Reading, read
+from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._shifted import ReferenceRows, Shifted, shifted
 from surefoot.auditing._source import Source
 from surefoot.auditing._told import Told
 from surefoot.auditing._unlabelled import NewRows, read_new
+from surefoot.auditing._walking import read
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.result import plain

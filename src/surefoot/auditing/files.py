@@ -21,7 +21,7 @@ from surefoot.auditing._memory import Held, hold
 from surefoot.auditing._multilabel import settled_labels
 from surefoot.auditing._open_forms import ignoring_for, open_form
 from surefoot.auditing._parts import join_sources, names_in, same_labels
-from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path
+from surefoot.auditing._paths import SUFFIXES, Files, find_files, is_path, suffix_of
 from surefoot.auditing._readers import has_header, read_table, table_suffix
 from surefoot.auditing._skipping import without_gaps
 from surefoot.auditing._source import Raw, Source
@@ -30,6 +30,7 @@ from surefoot.auditing._tables import open_table
 from surefoot.auditing._tokens import open_held_tokens
 from surefoot.auditing._told import Told
 from surefoot.errors import InputError
+from surefoot.places import place
 
 __all__ = ["SUFFIXES", "files_of", "is_path", "name_of", "open_predictions"]
 
@@ -57,6 +58,9 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
         opened = _open_parts(find_files(source), told) if is_path(source) else _open_held(hold(source), told)
         found = [ignoring_for(each, told) for each in opened]
     found = [replace(each, groups=each.groups or groups, weights_are=counting or "importance") for each in found]
+    if is_path(source):
+        files = _apart(source, told)
+        found = [replace(each, files=files) for each in found]
     if counting and not any(each.weights for each in found):
         raise InputError(f"Expected weights beside --weights-are, but {found[0].where} has none. Say --weights NAME.")
     if told.get("skip_missing"):
@@ -64,10 +68,23 @@ def open_predictions(source: Any, **told: Unpack[Told]) -> list[Source]:
     return [each if each.form in ("choices", "confidence") and each.settled else _settled(each, told) for each in found]
 
 
+def _apart(source: Any, told: Told) -> tuple[Path, ...]:
+    """List files of which each can be read on its own: not those whose labels stand in another, in step with all."""
+    if isinstance(source, str | Path) and sample_files(source):
+        return ()
+    files = find_files(source)
+    beside = labels_beside(files.paths[0], told.get("labels")) if files.suffix == ".npy" else None
+    label = told.get("labels")
+    elsewhere = beside is None and label is not None and suffix_of(place(label)) in SUFFIXES and place(label).is_file()
+    return () if elsewhere or (beside is not None and beside.suffix != ".npy") else files.paths
+
+
 def name_of(source: Any) -> str:
     """Name a file, or what is in memory, for people."""
     if is_path(source):
-        return Path(source).name if isinstance(source, str | Path) and sample_files(source) else find_files(source).name
+        return (
+            place(source).name if isinstance(source, str | Path) and sample_files(source) else find_files(source).name
+        )
     return "batches" if is_batches(source) else hold(source).name
 
 
@@ -95,7 +112,7 @@ def _open_held(held: Held, told: Told) -> list[Source]:
 
 def _open_parts(files: Files, told: Told) -> list[Source]:
     found = _open_files(files, told)
-    beside = Path(told.get("labels") or "").is_file()  # for all of them
+    beside = place(told.get("labels") or "").is_file()  # for all of them
     note = "" if beside else same_labels(files, lambda path: _open_files(Files(path.name, path.name, (path,)), told))
     return [replace(each, notes=(note, *each.notes)) for each in found] if note else found
 
@@ -141,7 +158,7 @@ def files_of(source: Path | str, labels: str | None = None) -> list[Path]:
     if samples := sample_files(source) if isinstance(source, str | Path) else []:
         return samples
     found = list(dict.fromkeys(find_files(source).paths))
-    beside = labels_beside(found[0], labels) if table_suffix(found[0]) == ".npy" else Path(labels or "")
+    beside = labels_beside(found[0], labels) if table_suffix(found[0]) == ".npy" else place(labels or "")
     return [*found, beside] if beside is not None and beside.is_file() else found
 
 

@@ -11,9 +11,10 @@ from surefoot.auditing._difference import GAPS, difference, sized
 from surefoot.auditing._gate_words import Side, canonical, check_comparable, check_limit, risk_key, shown_of, usual
 from surefoot.auditing._plain_rows import check_plain
 from surefoot.auditing._positive import Positive, choose_positive
-from surefoot.auditing._reading import OnRows, Reading, read
+from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._summary import OF_BINS, OF_RISK, Summary, ranks
 from surefoot.auditing._told import Told
+from surefoot.auditing._walking import read
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.baseline import Baseline, load_baseline
 from surefoot.auditing.checked import Check, Gate, Status

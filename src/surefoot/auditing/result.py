@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from surefoot.auditing._confidence_repair import OfConfidence, confidence_words
 from surefoot.auditing._label_words import Labels, label_words
@@ -22,6 +23,9 @@ from surefoot.metrics.describe import describe
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.verdict import CalibrationVerdict
 from surefoot.schema import Form
+
+if TYPE_CHECKING:
+    from surefoot.auditing.parts import AuditPart
 
 HELPS = 0.7  # of the ECE that may be left for a repair to be called one
 
@@ -89,6 +93,21 @@ class Audit:
     """Where a confidence and whether it was right were read: what would repair it."""
     labels: Labels | None = None
     """Where rows have several labels: each of them, the worst first."""
+
+    @classmethod
+    def merge(cls, parts: Sequence[AuditPart], name: str | None = None) -> Audit:
+        """Make an audit of its parts, the same as of all rows at once: counts and samples exactly, sums to 1e-12.
+
+        Args:
+            parts: What ``audit_part`` found, in any order.
+            name: What to call all rows; else as the files.
+
+        Returns:
+            The audit. A repair is scored on all rows where they can be read again from here, else on those sampled.
+        """
+        from surefoot.auditing.parts import merge_parts
+
+        return merge_parts(parts, name)
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
+from surefoot.auditing._engine import HERE, Engine
 from surefoot.auditing._reading import OnRows
 from surefoot.auditing._told import Told
 from surefoot.auditing.audit import audit_source, check_labels_options, choose, choose_one
@@ -39,6 +40,7 @@ def audit_several(
     metrics: str | Sequence[str] | None = None,
     risk: str | float | Sequence[float] | None = None,
     on_rows: OnRows | None = None,
+    engine: Engine = HERE,
     **told: Unpack[Told],
 ) -> Several:
     """Audit files, or predictions in memory, and compare those of the same examples.
@@ -54,6 +56,7 @@ def audit_several(
         metrics: What to show; else the usual measures.
         risk: Shares of wrong answers that are allowed: finds for each the confidence above which to act.
         on_rows: Called while reading.
+        engine: Who walks through the rows; else this process.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
     Returns:
@@ -74,8 +77,8 @@ def audit_several(
         pairs = choose(found, model, name) if len(sources) == 1 else [choose_one(found, model, name)]
         if len(sources) == 1 and any(pair[0].form == "multilabel" for pair in pairs):
             check_labels_options(name, told, positive, risk)
-            return Several(tuple(audit_labels(*pair, name, n_bins, level, on_rows, metrics) for pair in pairs))
-        read += [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics, risk) for pair in pairs]
+            return Several(tuple(audit_labels(*pair, name, n_bins, level, on_rows, metrics, engine) for pair in pairs))
+        read += [audit_source(*pair, name, n_bins, level, on_rows, positive, metrics, risk, engine) for pair in pairs]
     audits = tuple(audit for audit, _ in read)
     if len(sources) > 1:
         check_same_examples(read)

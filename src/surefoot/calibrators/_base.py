@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
 from surefoot.errors import InputError
+from surefoot.places import fetched
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
 
@@ -170,7 +171,8 @@ def load(path: Path | str) -> Calibrator:
     Raises:
         InputError: If the file holds none.
     """
-    return _read(Path(path))[0]
+    with fetched(path) as here:
+        return _read(here)[0]
 
 
 def load_about(path: Path | str) -> dict[str, Any]:
@@ -185,7 +187,8 @@ def load_about(path: Path | str) -> dict[str, Any]:
     Raises:
         InputError: If the file holds no calibrator.
     """
-    return _read(Path(path))[1]
+    with fetched(path) as here:
+        return _read(here)[1]
 
 
 def _read(path: Path) -> tuple[Calibrator, dict[str, Any]]:

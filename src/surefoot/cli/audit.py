@@ -18,6 +18,7 @@ from surefoot.cli.next_step import next_steps
 from surefoot.cli.options import options_of
 from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
+from surefoot.places import place
 
 if TYPE_CHECKING:
     from surefoot.auditing import Applied, Fitted
@@ -49,7 +50,8 @@ def audit(
     Files with predictions for the same examples are compared, example by example; of more than two there is a ranking.
 
     Example: [bold]surefoot audit predictions.npz --group hospital[/bold], or
-    [bold]surefoot audit resnet.npz vgg.npz vit.npz[/bold]
+    [bold]surefoot audit resnet.npz vgg.npz vit.npz[/bold], or on a cluster
+    [bold]surefoot audit 's3://bucket/preds/*.parquet' --engine ray[/bold]
     """
     options["weights"] = _weights(options["weights"], no_weights)
     with with_stdin(files, format_) as found:
@@ -61,6 +63,7 @@ def _audit(files: list[Path], options: dict[str, Any], out: Path | None, page: b
     from surefoot.cli.progress import reading
 
     _one_thread()
+    out = None if out is None else place(out)
     if page and out is not None and out.is_dir():
         raise InputError(
             f"Expected --out to be a file, but {out} is a folder. Name the page, such as {out}/audit.html."
@@ -175,11 +178,12 @@ def _calibrate(file: Path, options: dict[str, Any], apply_: Path | None, out: Pa
         method, _ = options.pop("method"), options.pop("folds")
         if method is not None:
             raise InputError("Expected --method to fit or --apply to repair, but got both. Leave one out.")
+        apply_, out = place(apply_), None if out is None else place(out)
         target = out or Path(f"{_stem([file])}-repaired{_written_as(file)}")
         with reading(file.name) as on_rows:
             _print_applied(api.repair(file, apply_, target, **options, on_rows=on_rows), target, as_json)
         return
-    target = out or Path("calibrator.json")
+    target = place(out or "calibrator.json")
     check_saving(target)
     check_output(target, files_of(file, options["labels"]))
     with fitting(file.name) as (on_rows, on_step):

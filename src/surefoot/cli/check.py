@@ -12,6 +12,7 @@ from surefoot import api
 from surefoot.cli.app import AsJson, app
 from surefoot.cli.options import options_of
 from surefoot.errors import InputError
+from surefoot.places import is_address
 
 
 @app.command()
@@ -68,7 +69,7 @@ def _check_written(file: Path, options: dict[str, Any], *written: Path | None) -
         both = [Path(each) for each in (options["baseline"], saved) if each is not None]
         check_output(markdown, [*inputs, *both], option="--markdown")
     for each in written:
-        if each is not None and not each.expanduser().parent.is_dir():
+        if each is not None and not is_address(each) and not each.expanduser().parent.is_dir():
             raise InputError(f"Expected a folder for {each}, but {each.parent} does not exist. Make it first.")
 
 

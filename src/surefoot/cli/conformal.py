@@ -16,6 +16,7 @@ from surefoot.cli.audit import NoWeights, _one_thread, _stem, _weights, _written
 from surefoot.cli.options import options_of
 from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
+from surefoot.places import place
 
 if TYPE_CHECKING:
     from surefoot.auditing import AppliedSets
@@ -63,7 +64,7 @@ def _fit(file: Path, out: Path | None, page: Path | None, options: dict[str, Any
     from surefoot.cli.progress import reading
     from surefoot.records import check_output
 
-    target = out or Path("sets.json")
+    target = place(out or "sets.json")
     if target.suffix != ".json":
         raise InputError(f"Expected --out to end in .json, but got {target.name!r}. Choose such a name.")
     inputs = [each for path in (file, options["test"]) if path for each in files_of(path, options["labels"])]

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from surefoot.places import place
+
 _CALIBRATION = ("calibration", "validation", "val", "dev", "calib", "cal", "valid")
 _TEST = re.compile(r"(?<![a-z])(test|testing|eval|holdout|heldout)(?![a-z])", re.IGNORECASE)
 ELSEWHERE = "on rows of the same model that are not audited here, for on these it would flatter"
@@ -35,7 +37,7 @@ def _next_step(path: Path, audit: Mapping[str, Any], told: Mapping[str, Any]) ->
     words = ["surefoot", "calibrate", target]
     words += [f"--{kind}" for kind in ("logits", "probs", "percent") if told[kind]]
     words += [word for name in told["scores"] for word in ("--scores", name)]
-    if told["labels"] is not None and not Path(told["labels"]).is_file():  # which would be of other rows
+    if told["labels"] is not None and not place(told["labels"]).is_file():  # which would be of other rows
         words += ["--labels", told["labels"]]
     words += ["--labels-are", told["labels_are"]] if told["labels_are"] is not None else []
     for name in ("form", "normalise", "ignore_index", "class_axis"):

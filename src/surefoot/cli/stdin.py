@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from surefoot.errors import InputError
+from surefoot.places import place
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "npz", "npy", "parquet", "arrow")
 FORMAT = f"What comes through a pipe (-): {', '.join(FORMATS)}. Default: by its first bytes."
@@ -34,6 +35,7 @@ def with_stdin(files: Sequence[Path], format: str | None) -> Iterator[list[Path]
     Raises:
         InputError: If nothing comes, or it does not tell what it is.
     """
+    files = [place(path) for path in files]
     pipes = [path for path in files if str(path) == "-"]
     if format is not None and (not pipes or format not in FORMATS):
         wanted = f"one of {', '.join(FORMATS)}" if pipes else "standard input (-) beside it"

@@ -45,6 +45,10 @@ class Stream:
         self._sums: Tensor | None = None
         self._weighted: bool | None = None  # None until a batch has said
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send the name and the sums, for functions of a registry cannot be sent everywhere."""
+        return _restored, (self._part.name, self._options, self._sums, self._weighted)
+
     @property
     def sums(self) -> Tensor:
         """The sums of everything seen so far, in float64; with weights bins have more rows (``_weights.py``)."""
@@ -91,3 +95,9 @@ class Stream:
     def compute(self) -> Tensor:
         """Return the metric on everything seen so far."""
         return self._finish(self.sums)
+
+
+def _restored(name: str, options: dict[str, Any], sums: Tensor | None, weighted: bool | None) -> Stream:
+    stream = Stream(name, **options)
+    stream._sums, stream._weighted = sums, weighted
+    return stream

@@ -92,6 +92,16 @@ class LabelStream:
         self.weight, self.squares = self.weight + w.sum().item(), self.squares + w.square().sum().item()
         self.n += n
 
+    def merge(self, other: LabelStream) -> None:
+        """Add what another stream of the same labels has seen; all rows have weights, or none."""
+        if not other.n:
+            return
+        self.bins = other.bins.clone() if not self.n else self.bins + other.bins
+        self.rows, self.squared = self.rows + other.rows, self.squared + other.squared
+        self.products = self.products + other.products
+        self.weight, self.squares = self.weight + other.weight, self.squares + other.squares
+        self.n += other.n
+
     @property
     def effective(self) -> float:
         """How many equal rows the rows are worth: (Σw)² / Σw² (Kish 1965)."""

@@ -162,4 +162,5 @@ def _classes(class_bins: Tensor) -> tuple[ClassVerdict, ...]:
         ClassVerdict(label, int(correct[label]), error, gap[label].item())
         for label, error in enumerate(ece_of_classes(class_bins).tolist())
     ]
-    return tuple(sorted(found, key=lambda each: -each.ece))
+    # Of two classes both are off by the same, but for the rounding of sums.
+    return tuple(sorted(found, key=lambda each: (-round(each.ece, 12), each.label)))

@@ -14,6 +14,7 @@ import numpy as np
 
 from surefoot.calibrators import Calibrator
 from surefoot.errors import InputError
+from surefoot.places import fetched
 from surefoot.prediction_sets._draws import Array, draws_of
 from surefoot.prediction_sets._quantile import least_rows
 from surefoot.prediction_sets._rows import check_probs, probs_of
@@ -234,7 +235,8 @@ def load_sets(path: Path | str) -> PredictionSets:
     Raises:
         InputError: If the file holds none.
     """
-    return _read(Path(path))[0]
+    with fetched(path) as here:
+        return _read(here)[0]
 
 
 def load_sets_about(path: Path | str) -> dict[str, Any]:
@@ -249,7 +251,8 @@ def load_sets_about(path: Path | str) -> dict[str, Any]:
     Raises:
         InputError: If the file holds none.
     """
-    return _read(Path(path))[1]
+    with fetched(path) as here:
+        return _read(here)[1]
 
 
 def _read(path: Path) -> tuple[PredictionSets, dict[str, Any]]:
