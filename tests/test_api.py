@@ -16,7 +16,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import surefoot as sf
 from surefoot.assembly import splits_of
+from surefoot.config import load_config, run_words, to_toml
 from surefoot.errors import InputError, OptionError, SplitError
+from surefoot.schema import Tracking
 from surefoot.settings import Settings
 from tests.conftest import RunCommand
 from tests.runs import content
@@ -45,6 +47,26 @@ def test_a_run_folder_is_fed_back_to_the_same_bits(trained: sf.Run, tmp_path: Pa
     different = {Path(name).name for name in first if first[name] != second.get(name)}
     assert different <= {"spec.json", "state.json"}  # whose label spells out every option; seconds
     assert sf.load_run(tmp_path / "b").folder.run_id == trained.folder.run_id
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "sgd",
+        "csam:tune=auto,every=4",
+        "sgd:tune=weight_decay",
+        "focal + deep:members=3 + sam:rho=0.2,base=adamw",
+        "asam:eta=0.1",
+    ],
+)
+def test_the_settings_that_a_run_writes_are_all_of_its_settings(method: str, tmp_path: Path) -> None:
+    spec = Settings(augment="flip", precision="bf16", accumulate=3, compile=True, lr=0.03).spec(method, seed=4)
+    words = run_words(spec, Tracking(), threads=1)
+    (tmp_path / "run.toml").write_text(to_toml(words))
+    found = load_config(tmp_path / "run.toml")
+    told = {key: value for key, value in found.items() if key not in ("method", "seed", "threads")}
+    again = Settings(**told).spec(found["method"], seed=found["seed"])
+    assert again.run_id("data", "1") == spec.run_id("data", "1")
 
 
 def test_what_is_typed_wins_over_the_file(tmp_path: Path, small_npz: Path, run_command: RunCommand) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError
-from surefoot.schema import MethodSpec, RunSpec, Tracking, show_option
+from surefoot.schema import MethodSpec, OptionValue, RunSpec, Tracking, show_option
 
 RUN, COMPARISON = "run.toml", "compare.toml"
 
@@ -78,9 +78,11 @@ def method_words(method: MethodSpec) -> str:
     loss = "" if str(method.loss) == "ce" else str(method.loss)
     ensemble = str(method.ensemble) if method.ensemble else ""
     optimizer = str(method.optimizer)
+    options: dict[str, OptionValue] = {} if method.tune is None else {"tune": method.tune}
     if method.base is not None:
         own = method.optimizer.options  # where both have one of a name, what is typed is the optimizer's
-        options = {"base": method.base.name, **{k: v for k, v in method.base.options.items() if k not in own}}
+        options |= {"base": method.base.name, **{k: v for k, v in method.base.options.items() if k not in own}}
+    if options:
         given = ",".join(f"{key}={show_option(value)}" for key, value in options.items())
         optimizer += f"{',' if method.optimizer.options else ':'}{given}"
     return " + ".join(filter(None, (loss, ensemble, optimizer)))
