@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot.auditing import _plan, _ray, audit_several, open_engine, open_predictions
+from surefoot.auditing import _plan, _ray, audit_several, open_engine, open_predictions, several
 from surefoot.auditing._plan import plan
 from surefoot.auditing._ray import RayEngine
 from surefoot.auditing._source import Raw, Source
@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[2]
 CLUSTER = """
 import sys
 from ray.cluster_utils import Cluster
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
-cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 80_000_000})
+cluster.add_node(num_cpus=2, object_store_memory=80_000_000)
 cluster.wait_for_nodes()
 print(cluster.address, flush=True)
 sys.stdin.read()
@@ -43,7 +43,7 @@ cluster.shutdown()
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """Two Ray nodes on this machine, in processes of their own: their address."""
+    """Two Ray nodes on this machine with two workers each, in processes of their own: their address."""
     env = {**os.environ, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     env["RAY_worker_niceness"] = "0"  # Ray's own 15 starves its workers on a busy machine
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
@@ -98,6 +98,7 @@ def test_a_cluster_of_two_nodes_gives_the_same_json(engine: RayEngine, tmp_path:
     import ray
 
     assert sum(node["Alive"] for node in ray.nodes()) == 2
+    assert ray.cluster_resources()["CPU"] == 4
     path = write_groups(tmp_path / "a.parquet")
     seen: list[tuple[int, float | None]] = []
     (one,), (two,) = (
@@ -148,6 +149,23 @@ def test_a_part_whose_worker_is_killed_is_read_again_and_that_is_told(
     assert told[0].endswith("): reading it again, attempt 2 of 3.")
 
 
+def test_an_audit_is_the_same_although_a_worker_is_killed(
+    cluster: str, engine: RayEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logits, labels = made(500, temperature=0.5)
+    logits[-1] = [7.0, 0.0, 0.0]
+    path = write(tmp_path / "a.npz", logits, labels)
+    (one,) = audit_several(path).audits
+
+    def dying(*args: Any, **told: Any) -> list[Source]:
+        return [replace(each, start=DiesOnce(each, tmp_path / "marker")) for each in open_predictions(*args, **told)]
+
+    monkeypatch.setattr(several, "open_predictions", dying)
+    (two,) = audit_several(path, engine=RayEngine(cluster, tell=lambda text: None)).audits
+    assert (tmp_path / "marker").exists()
+    assert differences(one.to_json(), two.to_json()) == []
+
+
 class _Places:
     def __init__(self, found: list[tuple[int, int]]) -> None:
         self.found = found
@@ -184,10 +202,10 @@ def test_what_is_wrong_with_a_part_is_said_as_elsewhere(engine: RayEngine, tmp_p
         audit_several(tmp_path / "a.npz", engine=engine)
 
 
-def test_the_command_line_has_the_same_output(engine: RayEngine, tmp_path: Path, run_command: RunCommand) -> None:
+def test_the_command_line_has_the_same_output(cluster: str, tmp_path: Path, run_command: RunCommand) -> None:
     path = str(write_groups(tmp_path / "a.parquet"))
     one = run_command("audit", path, "--no-page", "--json")
-    two = run_command("audit", path, "--no-page", "--json", "--engine", "ray", "--address", "local")
+    two = run_command("audit", path, "--no-page", "--json", "--engine", "ray", "--address", cluster)
     assert differences(json.loads(one.stdout), json.loads(two.stdout)) == []
 
 
