@@ -1,4 +1,6 @@
-"""The way into a Ray cluster: found, reached and let in within seconds, or told why not.
+"""Who else is at work: processes of torchrun, and the way into a Ray cluster.
+
+A cluster is found, reached and joined within seconds, or it is told why not.
 
 Ray itself retries an address that nobody answers at for many minutes, and tells a wrong token as a cluster that cannot
 be reached. So the address is tried first, and what is wrong with it is said at once.
@@ -184,3 +186,24 @@ def _ask_in(ray: Any, found: str, wanted: str) -> None:
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+
+
+def is_launched() -> bool:
+    """Return whether ``torchrun`` has started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+
+
+def refuse_launched(what: str) -> None:
+    """Refuse to do in each of several processes what is to be done once.
+
+    Args:
+        what: The command.
+
+    Raises:
+        InputError: If torchrun has started several.
+    """
+    if is_launched():
+        raise InputError(
+            f"Expected `surefoot train` under torchrun, which shares one training among processes, but got {what}. "
+            "Start it without torchrun; `compare`, `study` and `audit` use several machines with --engine ray."
+        )

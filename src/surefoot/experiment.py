@@ -14,6 +14,7 @@ import torch
 import surefoot
 from surefoot.assembly import assemble, fingerprint_of, member_seed, splits_of, whole_horizon
 from surefoot.data.stored import set_load_workers
+from surefoot.ensembles import Ensemble
 from surefoot.errors import InputError
 from surefoot.evaluate import evaluate
 from surefoot.ranks import Ranks, together
@@ -23,10 +24,10 @@ from surefoot.registry import TRACKERS
 from surefoot.schema import CHECKPOINT_EVERY, SPLITS, UNTRACKED, Predictions, RunSpec, Splits, Tracking
 from surefoot.seeding import seed_everything
 from surefoot.trackers import build_trackers
-from surefoot.training import Trainee, fit, predict_together
+from surefoot.training import Tracker, Trainee, fit, predict_together
 from surefoot.training.listener import RunListener, heard
 from surefoot.training.loop import Progress
-from surefoot.training.parallel import check_shard, replicated
+from surefoot.training.parallel import check_same, check_shard, check_trackers, replicated
 
 # Part of every run's id. It rises whenever the same spec comes to train to other weights, so that a folder from before
 # is not taken for the run of today: 2 since the batches of an epoch are of one size, 3 since weights of linear layers
@@ -99,6 +100,7 @@ def run(
     folder = RunFolder(path)
     with together(spec.device) as ranks, ExitStack() as held:
         name = ranks.alike(lambda: run_id(spec))
+        ranks.alike(lambda: check_same(name, ranks))
         ranks.alike(lambda: check_shard(shard, ranks))
         listener = listener if ranks.is_first else None
 
@@ -125,6 +127,8 @@ def run(
             anew, tracking = todo
             sharded = shard != "none"
             first = ranks.alike(lambda: assemble(spec, splits_of(spec), sharded=sharded))
+            if sharded:
+                ranks.alike(lambda: check_trackers(_trackers(spec, first.ensemble, tracking)))
             if ranks.is_first:  # parts that do not fit together have left the folder as it was
                 if anew:
                     folder.clear()
@@ -175,7 +179,7 @@ def _train(
             epochs=spec.epochs,
             batch_size=spec.batch_size,
             seed=seed,
-            trackers=build_trackers(_named(tracking.trackers), whole_horizon(spec, splits, ensemble)),
+            trackers=_trackers(spec, ensemble, tracking),
             budget=tracking.budget,
             ranks=ranks,
             **fitting,
@@ -186,6 +190,10 @@ def _train(
         labels = splits[split].labels.numpy()
         if ranks.is_first:
             folder.write_predictions(Predictions(logits, labels, split, class_names=splits.class_names))
+
+
+def _trackers(spec: RunSpec, ensemble: Ensemble, tracking: Tracking) -> dict[str, Tracker]:
+    return build_trackers(_named(tracking.trackers), whole_horizon(spec, splits_of(spec), ensemble))
 
 
 def is_tracked(folder: RunFolder, tracking: Tracking) -> bool:

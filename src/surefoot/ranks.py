@@ -20,6 +20,7 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # which
 from torch.distributed.rendezvous import rendezvous
 
 from surefoot.batches import nth_batch
+from surefoot.clusters import is_launched
 from surefoot.errors import InputError, SurefootError
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ class Ranks:
         """Let every rank make something; where one fails, all fail, and that one says why.
 
         Args:
-            make: Is called on every rank, and exchanges nothing with the others.
+            make: Is called on every rank; what it exchanges with the others, all of them exchange.
 
         Returns:
             What it gave on this rank.
@@ -150,11 +151,6 @@ class Ranks:
 
 
 ALONE = Ranks()
-
-
-def is_launched() -> bool:
-    """Return whether ``torchrun`` has started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
 @contextmanager

@@ -16,4 +16,7 @@ if __name__ == "__main__":
             sf.train(**job)
         except KeyboardInterrupt:  # of tests.training.stopping
             dist.barrier()
+        except sf.InputError as error:
+            if not error.is_told_elsewhere:
+                print(error, file=sys.stderr)
     dist.destroy_process_group()

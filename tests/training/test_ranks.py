@@ -11,7 +11,7 @@ import pytest
 
 import surefoot as sf
 from surefoot.assembly import splits_of
-from surefoot.cli.app import refuse_several
+from surefoot.clusters import refuse_launched
 from surefoot.errors import DivergedError, InputError
 from surefoot.ranks import ALONE, Ranks
 from surefoot.records import RunFolder
@@ -94,7 +94,8 @@ def two(tmp_path_factory, stored):
         {"out": str(folder / f"stopped-{name}"), "track": stopping(folder, name), **SMALL, **job}
         for name, job in STOPPED_ONES.items()
     ]
-    launch(2, jobs)
+    said = launch(2, [*jobs, {"out": str(folder / "refused"), "track": "standard", **SMALL, "shard": "fsdp2"}]).stderr
+    assert said.count("Expected trackers that look at logits with --shard fsdp2, but gn_sharpness") == 1
     assert [RunFolder(folder / f"stopped-{name}").done() for name in STOPPED_ONES] == [None] * len(STOPPED_ONES)
     return folder
 
@@ -199,12 +200,15 @@ def test_refusals(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.rglob("*")] in ([], ["nowhere", ".lock"])
 
 
-def test_commands_that_share_nothing_are_refused(monkeypatch):
-    refuse_several("compare")
+def test_commands_that_share_nothing_are_refused(monkeypatch, run_command, tmp_path):
+    refuse_launched("compare")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    refuse_several("train")
+    monkeypatch.setenv("RANK", "1")
+    done = run_command("list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Expected `surefoot train` under torchrun" in done.stderr
     with pytest.raises(InputError, match=r"Expected `surefoot train` under torchrun, .* but got compare"):
-        refuse_several("compare")
+        sf.compare(methods="sgd", seeds=1, out=tmp_path / "runs")
 
 
 def test_a_share_per_rank():

@@ -11,7 +11,7 @@ from surefoot.api._runs import Run
 from surefoot.api._search import Searching, lay_out, make_searches
 from surefoot.api._text import as_text
 from surefoot.api._train import KEEP, LOG, read_logs
-from surefoot.clusters import kept
+from surefoot.clusters import kept, refuse_launched
 from surefoot.config import COMPARISON, to_toml
 from surefoot.errors import InputError, RunError, SurefootError
 from surefoot.grid import expand_grid
@@ -144,6 +144,7 @@ def compare(
     Raises:
         RunError: If no run of the methods finished.
     """
+    refuse_launched("compare")
     from surefoot.api._places import find_place
     from surefoot.experiment import folder_name
     from surefoot.metric_keys import read_metrics

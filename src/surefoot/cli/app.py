@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from surefoot import __version__
-from surefoot.errors import InputError
+from surefoot.clusters import refuse_launched
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -34,22 +34,6 @@ def is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def refuse_several(command: str | None) -> None:
-    """Refuse to run a command in each of several processes that know nothing of each other.
-
-    Args:
-        command: Which; None for none.
-
-    Raises:
-        InputError: If torchrun has started several, and the command is not one that shares its work among them.
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and command != "train":
-        raise InputError(
-            f"Expected `surefoot train` under torchrun, which shares one training among processes, but got {command}. "
-            "Start it without torchrun; `compare`, `study` and `audit` use several machines with --engine ray."
-        )
-
-
 def _show_version(value: bool) -> None:
     if value:
         print(f"surefoot {__version__}")
@@ -68,6 +52,7 @@ def surefoot(
 
     Example: [bold]surefoot compare[/bold] trains SGD, SAM and CSAM on embedded data and says which one to trust.
     """
-    refuse_several(context.invoked_subcommand)
+    if context.invoked_subcommand not in (None, "train"):
+        refuse_launched(str(context.invoked_subcommand))
     if context.invoked_subcommand is None:
         print(context.get_help())

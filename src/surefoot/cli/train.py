@@ -51,6 +51,6 @@ def train(options: dict[str, Any], config: Config = None, metrics: Metrics = Non
 
     shown = read_metrics(metrics) if metrics else None
     with following() as progress:
-        run = api.train(**options, progress=progress)
+        run = api.train(**options, progress=progress if is_first_process() else None)
     if is_first_process():
         show_run(run.folder, shown, as_json)

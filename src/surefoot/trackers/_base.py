@@ -38,6 +38,8 @@ class Scheduled:
         [0, 10, 20, 25]
     """
 
+    needs_whole = True  # the network on one rank, not spread out over several
+
     def __init__(self, horizon: Horizon, *, every: int | None = None) -> None:
         self._every = horizon.steps_per_epoch if every is None else every
         self._end = horizon.n_steps
@@ -57,6 +59,8 @@ class OnLogits(Scheduled):
         every: Steps between two measurements; None for as many as an epoch has.
         examples: How many of each split, at most.
     """
+
+    needs_whole = False
 
     def __init__(self, horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> None:
         super().__init__(horizon, every=every)

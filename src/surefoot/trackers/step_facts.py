@@ -17,6 +17,8 @@ class StepFactsTracker(Scheduled):
     All facts of the last step that the method has, as numbers; it costs no pass.
     """
 
+    needs_whole = False
+
     def __init__(self, horizon: Horizon, *, every: int = 10) -> None:
         super().__init__(horizon, every=every)
 

@@ -19,6 +19,8 @@ class TemperedECE(Scheduled):
     ECE on the test split at the temperature that suits the calibration split at this moment.
     """
 
+    needs_whole = False
+
     def __init__(self, horizon: Horizon, *, every: int | None = None, examples: int = 5000) -> None:
         super().__init__(horizon, every=every)
         self.examples = check_examples(examples)

@@ -113,6 +113,11 @@ def save_checkpoint(
         aside.mkdir(exist_ok=True)
     if is_spread_out:
         ranks.wait()
+        if not aside.is_dir():
+            raise RunError(
+                f"Expected {folder} on a path that all machines share, but this one does not see it. "
+                "Choose another --out."
+            )
         save_shards(aside, spread)  # which ends when all ranks have written
     if ranks.is_first:
         weights = whole if is_spread_out else model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -14,7 +15,7 @@ from surefoot.errors import InputError
 from surefoot.losses._base import Batch, Loss
 from surefoot.optim import ESAM, SharpnessAware
 from surefoot.ranks import Ranks
-from surefoot.training.tracker import undisturbed
+from surefoot.training.tracker import Tracker, undisturbed
 from surefoot.training.trainee import Trainee
 
 Shard = Literal["none", "fsdp2"]
@@ -150,3 +151,37 @@ def check_shard(text: str, ranks: Ranks) -> None:
             f"Expected processes started by torchrun with --shard {text}, but this is one alone. Write "
             "torchrun --nproc-per-node 2 -m surefoot train …"
         )
+
+
+def check_same(name: str, ranks: Ranks) -> None:
+    """Refuse ranks that are about to train different things.
+
+    Args:
+        name: Of the run, which its spec, its data and the package's version determine.
+        ranks: Who trains together.
+
+    Raises:
+        InputError: If they differ.
+    """
+    if len(names := set(ranks.everyone(name))) > 1:
+        raise InputError(
+            f"Expected the same command, data and version of surefoot in all processes, but they make {len(names)} "
+            "different runs. Compare what their machines have."
+        )
+
+
+def check_trackers(trackers: Mapping[str, Tracker]) -> None:
+    """Refuse trackers that need a whole network where it is spread out.
+
+    Args:
+        trackers: By name.
+
+    Raises:
+        InputError: If there is one.
+    """
+    for name, tracker in trackers.items():
+        if getattr(tracker, "needs_whole", False):
+            raise InputError(
+                f"Expected trackers that look at logits with --shard fsdp2, but {name} needs all weights in one "
+                "process. Leave it out, and measure the finished run with `surefoot measure`."
+            )
