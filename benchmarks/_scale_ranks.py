@@ -75,10 +75,7 @@ def live() -> dict[int, int]:
     """Return the bytes of all memory that floating tensors hold, by address; not single numbers and rows of a batch."""
     found = {}
     for each in gc.get_objects():
-        with warnings.catch_warnings():  # some objects complain about being looked at
-            warnings.simplefilter("ignore")
-            is_tensor = isinstance(each, Tensor)
-        if not is_tensor or hasattr(each, "device_mesh") or not each.is_floating_point():
+        if not issubclass(type(each), Tensor) or hasattr(each, "device_mesh") or not each.is_floating_point():
             continue
         if each.ndim > 0 and each.shape[0] != BATCH:
             memory = each.untyped_storage()

@@ -137,7 +137,7 @@ def simulate(quick: bool) -> list[dict[str, Any]]:
     slower = SLOWER[1::2] if quick else SLOWER
     links = [(0.0, whole / (factor * backward), False, 2) for factor in slower]
     links += [(LATENCY, 2 * whole / (0.5 * backward), False, n) for n in (RINGS[-1:] if quick else RINGS)]
-    names = [f"messages {factor:g} × backward" for factor in slower]
+    names = ["messages"] * len(slower)
     names += [f"ring of {n:,}, α {1e6 * LATENCY:.0f} µs" for n in (RINGS[-1:] if quick else RINGS)]
     options = {"layers": LAYERS, "numbers": NUMBERS, "seconds": seconds, "cap": CAP}
     options |= {"turns": 3 if quick else 9, "links": [None, *links]}
@@ -151,7 +151,9 @@ def simulate(quick: bool) -> list[dict[str, Any]]:
     rows = []
     for which, (name, link) in enumerate(zip(names, links, strict=True), 1):
         *numbers, n = link
-        line, row = f"  {name:28s}", {"name": name, "share": load.communication(Link(*numbers), n) / load.backward}
+        share = load.communication(Link(*numbers), n) / load.backward
+        row: dict[str, Any] = {"name": name, "share": share}
+        line = f"  {name if numbers[0] else f'messages {share:.2f} × backward':28s}"
         for method in ("sgd", "sam", "sam, synchronised", "sam, stable"):
             waited = middle[f"{method}/{which}"] - middle[f"{method}/0"]
             said = load.waits(METHODS[KINDS[method]], Link(*numbers), n)
@@ -255,7 +257,7 @@ def draw(rows: list[dict[str, Any]], path: str) -> None:
         lines = [load.waits(METHODS[KINDS[method]], Link(0.0, whole / share), 2) if share else 0.0 for share in shares]
         left.plot(shares, lines, line, color=colour, linewidth=1.5, label=None if rows else label)
         if rows:
-            kept = [row for row in rows if row["name"].startswith("messages")]  # the others have latency as well
+            kept = [row for row in rows if row["name"] == "messages"]  # the others have latency as well
             points = [row["share"] for row in kept], [row[method][0] for row in kept]
             hollow = {"markerfacecolor": "none"} if method == "sgd" else {}
             left.plot(*points, marker, color=colour, markersize=7 if hollow else 5, label=label, **hollow)
