@@ -6,6 +6,7 @@ import gc
 import json
 import statistics
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -238,7 +239,34 @@ def delay_all(group: WatchedGroup, options: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": median_seconds(steps, options["turns"])}
 
 
-PARTS = {"count": count_all, "time": time_all, "delay": delay_all}
+def train_all(group: WatchedGroup, options: dict[str, Any]) -> dict[str, Any]:
+    """Train for one epoch by ``surefoot train``, and return the messages of the steps."""
+    import surefoot as sf
+    from surefoot.training.session import Session
+
+    steps: list[list[Message]] = []
+    advance = Session.advance
+
+    def noted(self: Session, *args: Any) -> tuple[float, bool]:
+        group.messages.clear()
+        found = advance(self, *args)
+        steps.append([*group.messages])
+        return found
+
+    Session.advance = noted  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory() as folder:
+        sf.train(out=Path(dist_told(folder), "run"), epochs=1, **options)
+    return {"messages": [[message.kind, message.n_bytes] for message in steps[2]]}
+
+
+def dist_told(folder: str) -> str:
+    """Return the first rank's folder."""
+    box = [folder]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+
+PARTS = {"count": count_all, "time": time_all, "delay": delay_all, "train": train_all}
 
 
 def main() -> None:

@@ -103,6 +103,13 @@ def show_bytes(quick: bool) -> None:
             )
 
 
+def show_train() -> None:
+    """Count what a step of the command line sends beside its gradients."""
+    job = {"data": "digits", "model": "mlp:width=16", "method": "csam", "batch_size": 128}
+    kinds = [f"{kind} {n_bytes:,}" for kind, n_bytes in torchrun(2, "train", job)[0]["messages"]]
+    print(f"  a step of `surefoot train` with CSAM, ten classes, 2 processes, bytes: {', '.join(kinds)}")
+
+
 def show_time(quick: bool) -> None:
     """Time steps on this machine beside what the model makes of its bare computation and messages."""
     print(f"\nStep time on this machine ({os.cpu_count()} cores), perceptron {'-'.join(map(str, TIMED))}, batch 64")
@@ -129,6 +136,11 @@ def show_time(quick: bool) -> None:
             print(f"    {name:20s} {middle[name] / middle['sgd']:.2f} × SGD, model {low:.2f}…{high:.2f}")
 
 
+def layers(step: float) -> Load:
+    """Return the simulated layers as the model sees them, if a step of SGD takes so many seconds."""
+    return Load((NUMBERS * model.FLOAT,) * LAYERS, step / 3, 2 * step / 3, first=CAP, cap=CAP)
+
+
 def simulate(quick: bool) -> list[dict[str, Any]]:
     """Hold messages back, and print for how long steps wait beside what the model says."""
     seconds = 0.004
@@ -144,7 +156,7 @@ def simulate(quick: bool) -> list[dict[str, Any]]:
     found = torchrun(2, "delay", options)
     middle = {key: statistics.median(each["seconds"][key] for each in found) for key in found[0]["seconds"]}
     step = middle["sgd/0"]
-    load = Load((NUMBERS * model.FLOAT,) * LAYERS, step / 3, 2 * step / 3, first=CAP, cap=CAP)
+    load = layers(step)
     print(f"\nWaiting behind a slower network, simulated: {LAYERS} layers, backward {1e3 * load.backward:.0f} ms, ")
     print(f"{len(load.buckets)} buckets; ms that the network adds to a step: simulated / model, error in % of the step")
     print(f"  {'':28s}" + "".join(f"{name:>26s}" for name in ("sgd", "sam", "sam, synchronised", "sam, stable")))
@@ -202,6 +214,10 @@ def show_readoff(batch: int) -> None:
     for name, kind in [("FSDP2, SGD", "sgd"), ("FSDP2, SAM or CSAM", "synchronised")]:
         each = [model.sent(model.fsdp_messages(blocks, (), METHODS[kind], n), n) / whole for n in RINGS]
         print(f"  {name:26s}" + "".join(f"{value:8.2f}" for value in each))
+    outputs = ", ".join(f"{n * batch * 1000 * model.FLOAT / 1e6:,.1f}" for n in RINGS)
+    print(
+        f"  `surefoot train` also gathers all outputs; with {batch} examples per GPU and 1,000 classes, MB: {outputs}"
+    )
     print("\nMemory of a GPU without activations, MB: SGD with momentum, AdamW")
     for title, network in NETWORKS.items():
         shapes = [shape for shape, _ in network.layers]
@@ -238,59 +254,6 @@ def show_waiting(batch: int) -> None:
         print(f"{line}   {hidden_until(loads, each.link(n), n)} ({hidden_until(loads, each.link(n, False), n)})")
 
 
-def draw(rows: list[dict[str, Any]], path: str) -> None:
-    """Draw the simulation beside the model, and from which batch on messages are hidden."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.9), dpi=160, constrained_layout=True)
-    colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
-    shares = [step / 50 for step in range(101)]
-    load = Load((NUMBERS * model.FLOAT,) * LAYERS, 0.5, 1.0, first=CAP, cap=CAP)
-    whole = LAYERS * NUMBERS * model.FLOAT
-    shown = [("sam, stable", "SAM, averaged late"), ("sam, synchronised", "SAM, synchronised")]
-    shown += [("sam", "SAM, rank-wise"), ("sgd", "SGD")]
-    for (method, label), colour, marker, line in zip(shown, colours, "Ds^o", ["-", "-", "-", "--"], strict=True):
-        lines = [load.waits(METHODS[KINDS[method]], Link(0.0, whole / share), 2) if share else 0.0 for share in shares]
-        left.plot(shares, lines, line, color=colour, linewidth=1.5, label=None if rows else label)
-        if rows:
-            kept = [row for row in rows if row["name"] == "messages"]  # the others have latency as well
-            points = [row["share"] for row in kept], [row[method][0] for row in kept]
-            hollow = {"markerfacecolor": "none"} if method == "sgd" else {}
-            left.plot(*points, marker, color=colour, markersize=7 if hollow else 5, label=label, **hollow)
-    left.axvline(1, color="0.7", linewidth=0.8, zorder=0)
-    left.set(xlabel="messages of one gradient, in backward passes", ylabel="waiting per step, in backward passes")
-    left.set(xlim=(0, shares[-1]), ylim=(0, None))
-    left.set_title("Model (lines) and simulation (points)", fontsize=9.5, loc="left")
-    left.legend(frameon=False, loc="upper left")
-    gpus = [2**power for power in range(1, 11)]
-    network = NETWORKS["ResNet-50"]
-    loads = {size: network.load(size) for size in range(1, 8193)}
-    for (title, machines), colour, marker in zip(
-        MACHINES.items(), ["#009E73", "#0072B2", "#D55E00"], "^so", strict=True
-    ):
-        for tree, line in ((True, "-"), (False, ":")):
-            least = [hidden_until(loads, machines.link(n, tree), n) or float("nan") for n in gpus]
-            name = title if tree else None
-            right.plot(gpus, least, line + marker, color=colour, markersize=4, linewidth=1.5, label=name)
-    right.text(1024, 2.5, "hidden above a line, waited for below", ha="right", color="0.35", fontsize=8)
-    right.plot([], [], "-", color="0.4", label="latency of a tree")
-    right.plot([], [], ":", color="0.4", label="latency of a ring")
-    right.set_xscale("log", base=2)
-    right.set_yscale("log", base=2)
-    right.set_xticks([2, 8, 64, 1024], ["2", "8", "64", "1,024"])
-    right.set_yticks([4, 16, 64, 256, 1024, 4096], ["4", "16", "64", "256", "1,024", "4,096"])
-    right.axvline(8, color="0.7", linewidth=0.8, zorder=0)
-    right.set(xlabel="GPUs, eight per machine", ylabel="examples per GPU", ylim=(2, 8192))
-    right.set_title("ResNet-50: smallest batch that hides its messages", fontsize=9.5, loc="left")
-    right.legend(frameon=False, loc="upper left", fontsize=8)
-    figure.savefig(path)
-    print(f"\nFigure: {path}")
-
-
 PARTS = ("bytes", "time", "delay", "audit", "readoff")
 
 
@@ -305,6 +268,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     if "bytes" in options.parts:
         show_bytes(options.quick)
+        show_train()
     if "time" in options.parts:
         show_time(options.quick)
     if "delay" in options.parts:
@@ -316,7 +280,10 @@ def main() -> None:
     is_whole = set(options.parts) == set(PARTS) and not options.quick
     figure = options.figure or (str(HERE.parent / "docs" / "scale.png") if is_whole else None)
     if figure:
-        draw(rows, figure)
+        from _scale_figure import draw  # needs matplotlib
+
+        draw(rows, layers(1.5), figure)
+        print(f"\nFigure: {figure}")
 
 
 if __name__ == "__main__":
