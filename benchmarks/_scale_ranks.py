@@ -166,16 +166,12 @@ def time_all(group: WatchedGroup, options: dict[str, Any]) -> dict[str, Any]:
     for name in ("sgd", "csam", "csam, synchronised"):
         model = spread(perceptron(widths), "ddp")
         steps[name] = stepper(model, name, lambda model=model: cross_entropy(model(x), y, reduction="none"))
-    alone = spread(perceptron(widths), "ddp")
-    unshared = stepper(alone, "sgd", lambda: cross_entropy(alone(x), y, reduction="none"))
-
-    def without() -> None:
-        with alone.no_sync():
-            unshared()
-
+    for name in ("sgd", "csam"):  # without DDP: nothing is sent
+        alone = perceptron(widths)
+        unshared = stepper(alone, name, lambda model=alone: cross_entropy(model(x), y, reduction="none"))
+        steps[f"{name}, unshared"] = unshared
     few, all_ = torch.zeros(1), torch.zeros(sum(p.numel() for p in alone.parameters()))
     steps |= {
-        "sgd, unshared": without,
         "message": lambda: dist.all_reduce(few),
         "messages": lambda: dist.all_reduce(all_),
     }

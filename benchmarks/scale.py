@@ -113,27 +113,21 @@ def show_train() -> None:
 def show_time(quick: bool) -> None:
     """Time steps on this machine beside what the model makes of its bare computation and messages."""
     print(f"\nStep time on this machine ({os.cpu_count()} cores), perceptron {'-'.join(map(str, TIMED))}, batch 64")
-    print("  model: between messages that are all hidden in backward and messages that are all waited for")
+    print("  model: the optimizer's step without messages, plus what SGD waits for: once rank-wise, twice synchronised")
     for n in (1, 2) if quick else (1, 2, 4):
         found = torchrun(n, "time", {"widths": TIMED, "batch": 64, "turns": 7 if quick else 25})
         middle = {key: statistics.median(each["seconds"][key] for each in found) for key in found[0]["seconds"]}
-        compute, alone = middle["sgd, unshared"], middle["message"]
-        link = Link(alone / (2 * (n - 1)), 1.0) if n > 1 else Link(0, 1.0)
-        whole = Message("all_reduce", sum(found[0]["sizes"]))
+        sgd, compute = middle["sgd"], middle["sgd, unshared"]
+        about = f"  {n} process(es): SGD {1e3 * sgd:.1f} ms, {1e3 * compute:.1f} without messages"
         if n > 1:
-            link = Link(link.alpha, whole.sent(n) / max(1e-9, middle["messages"] - alone))
-        load = Load(tuple(found[0]["sizes"]), compute / 3, 2 * compute / 3)
-        print(
-            f"  {n} process(es): SGD {1e3 * middle['sgd']:.1f} ms, {1e3 * compute:.1f} without messages"
-            + (f"; α {1e6 * link.alpha:.0f} µs, β {link.beta / 1e9:.2f} GB/s" if n > 1 else "")
-        )
+            whole = Message("all_reduce", sum(found[0]["sizes"]))
+            beta = whole.sent(n) / max(1e-9, middle["messages"] - middle["message"])
+            about += f"; a bare message has α {1e6 * middle['message'] / (2 * (n - 1)):.0f} µs, β {beta / 1e9:.2f} GB/s"
+        print(about)
         for name in ("csam", "csam, synchronised"):
-            method, sgd = METHODS[KINDS[name]], METHODS["sgd"]
-            ratios = [load.computes(method) / load.computes(sgd)]
-            bare = load.communication(link, n) if n > 1 else 0.0
-            ratios.append((load.computes(method) + method.shared * bare) / (load.computes(sgd) + bare))
-            low, high = sorted(ratios)
-            print(f"    {name:20s} {middle[name] / middle['sgd']:.2f} × SGD, model {low:.2f}…{high:.2f}")
+            said = middle["csam, unshared"] + METHODS[KINDS[name]].shared * (sgd - compute)
+            error = 100 * (middle[name] - said) / middle[name]
+            print(f"    {name:20s} {middle[name] / sgd:.2f} × SGD, model {said / sgd:.2f}, error {error:+.0f} %")
 
 
 def layers(step: float) -> Load:
