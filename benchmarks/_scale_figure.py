@@ -44,9 +44,9 @@ def draw(rows: list[dict[str, Any]], load: Load, path: str) -> None:
             left.plot(*points, marker, color=colour, markersize=7 if hollow else 5, label=label, **hollow)
     left.axvline(1, color="0.7", linewidth=0.8, zorder=0)
     left.set(xlabel="messages of one gradient, in backward passes", ylabel="waiting per step, in backward passes")
-    left.set(xlim=(0, shares[-1]), ylim=(0, None))
+    left.set(xlim=(0, shares[-1]), ylim=(0, None), xticks=[0, 0.5, 1, 1.5, 2])
     left.set_title("Model (lines) and simulation (points)", fontsize=9.5, loc="left")
-    left.legend(frameon=False, loc="upper left")
+    left.legend(loc="upper left", framealpha=1, edgecolor="none")
     gpus = [2**power for power in range(1, 11)]
     network = NETWORKS["ResNet-50"]
     loads = {size: network.load(size) for size in range(1, 8193)}
@@ -67,5 +67,5 @@ def draw(rows: list[dict[str, Any]], load: Load, path: str) -> None:
     right.axvline(8, color="0.7", linewidth=0.8, zorder=0)
     right.set(xlabel="GPUs, eight per machine", ylabel="examples per GPU", ylim=(2, 8192))
     right.set_title("ResNet-50: smallest batch that hides its messages", fontsize=9.5, loc="left")
-    right.legend(frameon=False, loc="upper left", fontsize=8)
+    right.legend(loc="upper left", fontsize=8, framealpha=1, edgecolor="none")
     figure.savefig(path)
