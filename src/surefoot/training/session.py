@@ -13,7 +13,7 @@ from torch import Tensor
 
 from surefoot.ensembles import innermost
 from surefoot.errors import DivergedError, InputError
-from surefoot.losses._base import Batch, Scene
+from surefoot.losses._base import Batch, Loss, Scene
 from surefoot.moment import Horizon, Moment
 from surefoot.ranks import ALONE, Ranks
 from surefoot.records import RunFolder, checkpoints
@@ -57,6 +57,8 @@ class Session:
         self.passes: float = 0
         self.feed = Feed(splits.train, length, ranks)
         self.fed: Iterator[Fed] | None = None
+        watching = (type(trainee.loss), type(innermost(trainee.loss)))
+        self._is_observed = any(kind.observe is not Loss.observe for kind in watching)
         self._drawer = f"/rank {ranks.rank}" if ranks.rank and self.feed.is_shared else ""
         self.batch: tuple[Tensor, Tensor] | None = None
         self.pending: list[dict[str, Any]] = []
@@ -234,9 +236,10 @@ class Session:
         self.trainee.optimizer.rank_weight = self.ranks.weight(n)
         mine = batch if self.ranks.is_alone or len(batch) < n else batch[self.ranks.share(n)]
         loss, outputs = take_step(self.called, self.trainee.optimizer, mine, self.trainee.pieces)
-        if len(batch) < n:  # a loss remembers by labels and places, which all ranks know
-            batch = self._batch(inputs.new_empty(n, 0), fed.rows)
-        objective.observe(batch, self.ranks.joined(outputs, n))
+        if self._is_observed:  # else nothing is sent
+            if len(batch) < n:  # a loss remembers by labels and places, which all ranks know
+                batch = self._batch(inputs.new_empty(n, 0), fed.rows)
+            objective.observe(batch, self.ranks.joined(outputs, n))
         self.trainee.schedule.step()
         self.trainee.ensemble.step_end(model, step + 1 - self.start, self.length)
         if (step + 1) % self.length.steps_per_epoch == 0:
