@@ -210,7 +210,8 @@ def show_readoff(batch: int) -> None:
         print(f"  {name:26s}" + "".join(f"{value:8.2f}" for value in each))
     outputs = ", ".join(f"{n * batch * 1000 * model.FLOAT / 1e6:,.1f}" for n in RINGS)
     print(
-        f"  for losses that remember outputs, `surefoot train` gathers them; with {batch} examples per GPU and 1,000 classes, MB: {outputs}"
+        f"  for losses that remember outputs, `surefoot train` gathers them; with {batch} examples per GPU and 1,000 "
+        f"classes, MB: {outputs}"
     )
     print("\nMemory of a GPU without activations, MB: SGD with momentum, AdamW")
     for title, network in NETWORKS.items():
