@@ -17,7 +17,7 @@ from typing import Any
 
 from surefoot.errors import InputError
 
-WAIT = 5.0  # seconds for an address to answer
+WAIT = 20.0  # seconds for an address to answer; a busy machine takes some
 ENGINES = ("local", "ray")  # where work is done: by processes of this machine, or by a cluster
 LOCAL = "local"  # the address of a cluster that is started for this process
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # how HTTP/2, and so gRPC, begins
@@ -50,6 +50,7 @@ def connect(address: str | None = None, *, cores: int | None = None) -> Any:
             )
         return ray
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
+    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # else Ray replaces print, for whatever else this process does
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if wanted == LOCAL:

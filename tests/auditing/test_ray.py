@@ -206,6 +206,7 @@ def test_the_command_line_has_the_same_output(cluster: str, tmp_path: Path, run_
     path = str(write_groups(tmp_path / "a.parquet"))
     one = run_command("audit", path, "--no-page", "--json")
     two = run_command("audit", path, "--no-page", "--json", "--engine", "ray", "--address", cluster)
+    assert (one.returncode, two.returncode) == (0, 0), two.stderr
     assert differences(json.loads(one.stdout), json.loads(two.stdout)) == []
 
 

@@ -95,7 +95,7 @@ def two(tmp_path_factory, stored):
         for name, job in STOPPED_ONES.items()
     ]
     said = launch(2, [*jobs, {"out": str(folder / "refused"), "track": "standard", **SMALL, "shard": "fsdp2"}]).stderr
-    assert said.count("Expected trackers that look at logits with --shard fsdp2, but gn_sharpness") == 1
+    assert said.count("Expected trackers that look at logits with --shard fsdp2, but batch_sharpness") == 1
     assert [RunFolder(folder / f"stopped-{name}").done() for name in STOPPED_ONES] == [None] * len(STOPPED_ONES)
     return folder
 
