@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from surefoot.errors import InputError
 from surefoot.places import place
 
 _SAME = ("form", "kind", "percent", "class_names", "meaning", "model", "split", "weights", "weights_are", "groups")
+_CHOICES = re.compile(r"one of (\d+)(?: to (\d+))? choices")
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ def merge_parts(parts: Sequence[AuditPart], name: str | None = None) -> Audit:
     rows = [each for each in again if each is not None]
     ignored = copy.copy(first.source.ignored)  # its own, which no other walk counts in
     once = len(rows) < len(parts)
-    source = replace(first.source, where=file, notes=_notes(parts), once=once, ignored=ignored)
+    told = {"where": file, "took": _took(parts), "notes": _notes(parts)}
+    source = replace(first.source, **told, once=once, ignored=ignored)  # type: ignore[arg-type]  # by the names of its fields
     if isinstance(found, LabelsRead):
         asked = first.asked
         return finish_labels(source, found.finish(source), None, file, asked.n_bins, asked.level, asked.metrics)
@@ -195,6 +198,16 @@ def _check_same(one: AuditPart, other: AuditPart) -> None:
             f"Expected as many classes in all parts, but {one.file} has {one.source.n_classes} and {other.file} "
             f"{other.source.n_classes}. Bring them into one form."
         )
+
+
+def _took(parts: Sequence[AuditPart]) -> str:
+    """Say what was taken for what; rows of one part may have fewer choices than those of another."""
+    found = parts[0].source.took
+    counts = [int(n) for part in parts for pair in _CHOICES.findall(part.source.took) for n in pair if n]
+    if not counts:
+        return found
+    low, high = min(counts), max(counts)
+    return _CHOICES.sub(f"one of {low} to {high} choices" if low < high else f"one of {low} choices", found)
 
 
 def _notes(parts: Sequence[AuditPart]) -> tuple[str, ...]:
