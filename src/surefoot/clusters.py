@@ -194,6 +194,11 @@ def is_launched() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
+def is_first_process() -> bool:
+    """Return whether this is the one that speaks, of the processes that torchrun has started, or the only one."""
+    return not is_launched() or os.environ["RANK"] == "0"
+
+
 def refuse_launched(what: str) -> None:
     """Refuse to do in each of several processes what is to be done once.
 

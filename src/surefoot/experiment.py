@@ -101,7 +101,7 @@ def run(
     with together(spec.device) as ranks, ExitStack() as held:
         name = ranks.alike(lambda: run_id(spec))
         ranks.alike(lambda: check_same(name, ranks))
-        ranks.alike(lambda: check_shard(shard, ranks))
+        ranks.alike(lambda: check_shard(shard))
         listener = listener if ranks.is_first else None
 
         def claim() -> tuple[bool, Tracking] | None:
@@ -184,7 +184,6 @@ def _train(
             ranks=ranks,
             **fitting,
         )
-    ranks.align_buffers(trainee.model)
     for split in SPLITS:
         logits = predict_together(ensemble, trainee.model, trainee.optimizer, splits[split], spec.seed, ranks).numpy()
         labels = splits[split].labels.numpy()

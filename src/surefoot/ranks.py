@@ -8,7 +8,7 @@ rank leaves the others waiting.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -94,16 +94,15 @@ class Ranks:
         if self.is_alone:
             return rows
         shares = [Ranks(rank, self.n).share(n_rows) for rank in range(self.n)]
-        sizes = [share.stop - share.start for share in shares]
+        return torch.cat(self.gathered(rows, [share.stop - share.start for share in shares]))
+
+    def gathered(self, rows: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+        """Return the rows of each rank, of which the first so many are wanted; ranks without a size are left out."""
         padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
         padded[: len(rows)] = rows
-        return torch.cat([each[:size] for each, size in zip(self.gathered(padded), sizes, strict=True)])
-
-    def gathered(self, values: Tensor) -> list[Tensor]:
-        """Return what each rank has for a tensor, of one shape on all of them."""
-        found = [torch.empty_like(values) for _ in range(self.n)]
-        dist.all_gather(found, values)
-        return found
+        found = [torch.empty_like(padded) for _ in range(self.n)]
+        dist.all_gather(found, padded)
+        return [each[:size] for each, size in zip(found, sizes, strict=False)]
 
     def align_buffers(self, model: nn.Module) -> None:
         """Give all ranks the first one's buffers, such as BatchNorm's statistics, as DDP does before its next pass."""
@@ -190,9 +189,24 @@ def together(device: str) -> Iterator[Ranks]:
     dist.destroy_process_group()  # not where something failed: the others may wait for what will not come
 
 
+def is_sharded(tensor: Tensor) -> bool:
+    """Return whether a tensor is spread out over ranks."""
+    if type(tensor) in (Tensor, nn.Parameter):
+        return False
+    from torch.distributed.tensor import DTensor  # slow to import, and few need it
+
+    return isinstance(tensor, DTensor)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return what this rank holds of a tensor: of a whole one, all."""
+    sharded: Any = tensor
+    return sharded.to_local() if is_sharded(tensor) else tensor
+
+
 def reshard(model: nn.Module | None) -> None:
     """Let FSDP forget gathered copies of a model's parameters, which it may have kept and which know of no change."""
-    if model is None or all(type(parameter) in (Tensor, nn.Parameter) for parameter in model.parameters()):
+    if model is None or not any(map(is_sharded, model.parameters())):
         return
     from torch.distributed.fsdp import FSDPModule  # slow to import, and few need it
 

@@ -175,7 +175,9 @@ def test_real_predictions() -> None:
     assert "'predictions' as scores, 'ground_truth' as labels (probs, by their values)" in lenet.took
     assert lenet.verdict.ece.estimate == pytest.approx(0.1079, abs=1e-4)
     assert lenet.sentence().startswith("over-confident by 10.8 points, 95 % interval ")
-    assert "temperature 1.40 brings ECE to 1.3 %" in lenet.sentence()
+    told = re.search(r"temperature 1\.40 brings ECE to (\d\.\d) %", lenet.sentence())
+    assert told
+    assert float(told[1]) == pytest.approx(1.27, abs=0.2)  # 1.27 where T = 1.40 for all; here fitted on drawn halves
     (resnet,) = audit(PREDICTIONS / "resnet50-cifar10.npz")
     assert (resnet.n, resnet.split) == (10_000, "test")
     assert "val_logits" in resnet.took

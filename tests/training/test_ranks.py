@@ -1,9 +1,6 @@
 """One training on several processes: real ones, started by torchrun."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +15,7 @@ from surefoot.records import RunFolder
 from surefoot.trained import trained_model
 from surefoot.training import predict
 from tests.data.pictures import write_folders, write_parquet
-from tests.optim.distributed.launch import ROOT, torchrun
-from tests.patience import PATIENCE
+from tests.optim.distributed.launch import torchrun
 from tests.runs import content
 
 HERE = Path(__file__).parent
@@ -163,12 +159,10 @@ def test_one_process_ends_what_two_began_in_shards(alone, two):
 
 def test_a_killed_rank_loses_nothing(two, tmp_path):
     """The group is started again, and goes on to the same bits, dropout's random numbers included."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
     watched = f"tests.training.stopping:Stop:step={STOPPED},rank=1,marker={tmp_path / 'killed'}"
     settings = [f"--{name.replace('_', '-')}={value}" for name, value in (SMALL | KILLED).items()]
-    run = [*start, "-m", "surefoot", "train", f"--out={tmp_path / 'run'}", f"--track={watched}", *settings]
-    done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=PATIENCE)
+    train = ["-m", "surefoot", "train", f"--out={tmp_path / 'run'}", f"--track={watched}", *settings]
+    done = torchrun(2, "--max-restarts=1", *train)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "killed").exists()
     assert "exitcode: -9" in done.stderr

@@ -14,7 +14,8 @@ from typing import NoReturn
 
 import typer
 
-from surefoot.cli.app import app, is_first_process
+from surefoot.cli.app import app
+from surefoot.clusters import is_first_process
 from surefoot.errors import SurefootError
 
 # click's UsageError, wherever this version of typer keeps it

@@ -5,7 +5,6 @@ Each imports what it needs when it is called, so that ``--help`` answers at once
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -27,11 +26,6 @@ Metrics = Annotated[
     typer.Option(help="What to show: ece,nll,brier; ece:n_bins=30; ece@temperature; your own as module:function."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; fractions, not percent.")]
-
-
-def is_first_process() -> bool:
-    """Return whether this is the one that speaks, of the processes that torchrun has started, or the only one."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def _show_version(value: bool) -> None:

@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 from surefoot import api
-from surefoot.cli.app import AsJson, Metrics, app, is_first_process
+from surefoot.cli.app import AsJson, Metrics, app
 from surefoot.cli.options import Config, options_of
+from surefoot.clusters import is_first_process
 
 
 @app.command()

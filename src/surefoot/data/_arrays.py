@@ -13,7 +13,7 @@ import torch
 from surefoot.data._classes import check_labels, check_some_choice, count_classes, read_labels, renumbered
 from surefoot.data._divide import DEFAULT, Array, Division, divide
 from surefoot.data._standardise import Kind, check_same_scale, kind_of, measure, to_inputs
-from surefoot.data.stored import MEASURED, Readable, Stored
+from surefoot.data.stored import MEASURED, Readable, Stored, unread_splits
 from surefoot.errors import InputError
 from surefoot.schema import SPLITS, Rows, Split, SplitName, Splits
 from surefoot.seeding import generator
@@ -122,23 +122,22 @@ def _stored_splits(
     train = rows["train"]
     chosen = torch.randperm(len(train.numbers), generator=generator(0, "measured rows"))[:MEASURED].sort().values
     sample = inputs["train"][train.numbers[chosen.numpy()]]
-    known = kind_of(sample, kind, origin)
-    scaling = measure(sample, known)
-    shape = to_inputs(sample[:1], scaling, known).shape[1:]
-    digest = hashlib.sha256(f"stored {known} {tuple(shape)}".encode())
-    splits = {}
-    for name in SPLITS:
-        part: Any = rows[name].source
-        numbers, own = rows[name].numbers, labels[part][rows[name].numbers]
-        check_labels(own, len(names), f"{origin}, {name} split")
-        if not len(own):
-            raise InputError(f"Expected at least one example, but got an empty {origin}, {name} split. Give it some.")
-        for number, label in zip(numbers.tolist(), own.tolist(), strict=True):
-            digest.update(f"{name} {marks[part][number]} {label}\n".encode())
-        held = Stored(inputs[part], numbers, scaling, known, shape)
-        splits[name] = Split(held, torch.from_numpy(own), rows[name])  # type: ignore[arg-type]  # rows like a tensor's
-    check_some_choice(splits["train"].labels.numpy(), names, f"{origin}, train split")
-    return Splits(**splits, class_names=names, fingerprint=digest.hexdigest(), scaling=scaling)
+
+    def mark(name: SplitName, part: SplitName, numbers: Array, own: Array) -> bytes:
+        pairs = zip(numbers.tolist(), own.tolist(), strict=True)
+        return "".join(f"{name} {marks[part][number]} {label}\n" for number, label in pairs).encode()
+
+    return unread_splits(
+        sample,
+        labels,
+        rows,
+        names,
+        origin=origin,
+        kind=kind,
+        hold=lambda part, *seen: Stored(inputs[part], *seen),
+        mark=mark,
+        known_by=lambda scaling, known, shape: f"stored {known} {shape}",
+    )
 
 
 def relabel(

@@ -5,7 +5,8 @@ To whoever takes rows they look like a tensor. Whatever needs all of them at onc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -13,10 +14,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from surefoot.data._classes import check_labels, check_some_choice
 from surefoot.data._divide import Array
-from surefoot.data._standardise import Kind, to_inputs
+from surefoot.data._standardise import Kind, kind_of, measure, to_inputs
 from surefoot.errors import InputError
 from surefoot.scaling import Scaling
+from surefoot.schema import SPLITS, Rows, Split, SplitName, Splits
 
 MEASURED = 5_000  # training rows that say how inputs are scaled, where they are not all in memory
 _workers = 0  # processes that read ahead; like threads, no part of what determines a run
@@ -105,6 +108,54 @@ class Stored(Dataset[Tensor]):
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
         """Refuse to be taken for a tensor."""
         raise InputError(_whole(f"torch.{getattr(function, '__name__', function)}"))
+
+
+def unread_splits(
+    sample: Array,
+    labels: Mapping[SplitName, Array],
+    rows: Mapping[SplitName, Rows],
+    names: Sequence[str],
+    *,
+    origin: str,
+    kind: str | None,
+    hold: Callable[[SplitName, Array, Scaling | None, Kind, Sequence[int]], Any],
+    mark: Callable[[SplitName, SplitName, Array, Array], bytes],
+    known_by: Callable[[Scaling | None, Kind, tuple[int, ...]], str],
+) -> Splits:
+    """Make splits whose inputs are not in memory.
+
+    Args:
+        sample: Raw training rows, which say how inputs are scaled.
+        labels: Of the published parts.
+        rows: Who gets which of their rows.
+        names: One per class.
+        origin: Where they come from, for error messages.
+        kind: What the inputs are; None goes by their type.
+        hold: Makes the inputs of a split, of a part, its rows, and how they are seen.
+        mark: What tells a split's rows from others: of its name, its part, the rows and their labels.
+        known_by: What tells the data set from others beside its rows.
+
+    Returns:
+        The three splits.
+
+    Raises:
+        InputError: If a split is empty, or a label is no class.
+    """
+    known = kind_of(sample, kind, origin)
+    scaling = measure(sample, known)
+    shape = tuple(to_inputs(sample[:1], scaling, known).shape[1:])
+    digest = hashlib.sha256(known_by(scaling, known, shape).encode())
+    splits = {}
+    for name in SPLITS:
+        part: Any = rows[name].source
+        numbers, own = rows[name].numbers, labels[part][rows[name].numbers]
+        check_labels(own, len(names), f"{origin}, {name} split")
+        if not len(own):
+            raise InputError(f"Expected at least one example, but got an empty {origin}, {name} split. Give it some.")
+        digest.update(mark(name, part, numbers, own))
+        splits[name] = Split(hold(part, numbers, scaling, known, shape), torch.from_numpy(own), rows[name])
+    check_some_choice(splits["train"].labels.numpy(), names, f"{origin}, train split")
+    return Splits(**splits, class_names=tuple(names), fingerprint=digest.hexdigest(), scaling=scaling)
 
 
 def _whole(what: str) -> str:

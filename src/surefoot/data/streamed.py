@@ -7,7 +7,6 @@ out of which the next example is drawn. Both draws depend on a seed alone.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from surefoot.data._classes import check_labels, check_some_choice
 from surefoot.data._divide import Array, Division, divide
-from surefoot.data._standardise import Kind, kind_of, measure, to_inputs
-from surefoot.data.stored import MEASURED, load_workers
+from surefoot.data._standardise import Kind, to_inputs
+from surefoot.data.stored import MEASURED, load_workers, unread_splits
 from surefoot.errors import InputError
 from surefoot.scaling import Scaling
-from surefoot.schema import SPLITS, Split, SplitName, Splits
+from surefoot.schema import SplitName, Splits
 from surefoot.seeding import generator
 
 BUFFER = 10_000  # examples among which the next one is drawn
@@ -204,19 +202,14 @@ def splits_from_streams(
     order = torch.randperm(len(streams["train"].files), generator=draw).tolist()
     passing = ((row, raw) for row, raw in streams["train"].rows(order) if row in wanted)
     sample = np.stack([np.asarray(raw) for _, raw in itertools.islice(_drawn(passing, draw), MEASURED)])
-    kind = kind_of(sample, None, origin)
-    scaling = measure(sample, kind)
-    shape = to_inputs(sample[:1], scaling, kind).shape[1:]
-    digest = hashlib.sha256(f"streamed {origin} {kind} {tuple(shape)} {scaling}".encode())
-    splits = {}
-    for name in SPLITS:
-        source: Any = rows[name].source
-        numbers, own = rows[name].numbers, labels[source][rows[name].numbers]
-        check_labels(own, len(class_names), f"{origin}, {name} split")
-        if not len(own):
-            raise InputError(f"Expected at least one example, but got an empty {origin}, {name} split. Give it some.")
-        digest.update(own.tobytes() + numbers.tobytes())
-        held = Streamed(streams[source], numbers, scaling, kind, shape)
-        splits[name] = Split(held, torch.from_numpy(own), rows[name])  # type: ignore[arg-type]  # passes by like a tensor's rows
-    check_some_choice(splits["train"].labels.numpy(), tuple(class_names), f"{origin}, train split")
-    return Splits(**splits, class_names=tuple(class_names), fingerprint=digest.hexdigest(), scaling=scaling)
+    return unread_splits(
+        sample,
+        labels,
+        rows,
+        class_names,
+        origin=origin,
+        kind=None,
+        hold=lambda part, *seen: Streamed(streams[part], *seen),
+        mark=lambda name, part, numbers, own: own.tobytes() + numbers.tobytes(),
+        known_by=lambda scaling, kind, shape: f"streamed {origin} {kind} {shape} {scaling}",
+    )

@@ -23,9 +23,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from surefoot.errors import InputError
 from surefoot.optim._passes import Passes, total_norm
-from surefoot.optim._sharded import is_sharded
 from surefoot.optim._torch import JOIN, STOP_WAITING
 from surefoot.optim.rules import Perturbation
+from surefoot.ranks import is_sharded
 
 if TYPE_CHECKING:
     from surefoot.optim._step import Step

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.errors import DivergedError, InputError
-from surefoot.optim._sharded import is_sharded, total
-from surefoot.ranks import reshard
+from surefoot.optim._sharded import total
+from surefoot.ranks import is_sharded, reshard
 
 if TYPE_CHECKING:
     from surefoot.optim._step import Step

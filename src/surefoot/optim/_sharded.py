@@ -11,21 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
+
+from surefoot.ranks import is_sharded, local
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 Shards = tuple[Any, tuple[int, ...]]  # a device mesh, and its dimensions along which ranks hold different shards
-
-
-def is_sharded(tensor: Tensor) -> bool:
-    """Return whether a tensor is spread out over ranks."""
-    if type(tensor) in (Tensor, nn.Parameter):
-        return False
-    from torch.distributed.tensor import DTensor  # slow to import, and few need it
-
-    return isinstance(tensor, DTensor)
 
 
 def total(over: Callable[..., float], *lists: Sequence[Tensor]) -> float:
@@ -51,7 +44,7 @@ def total(over: Callable[..., float], *lists: Sequence[Tensor]) -> float:
         if place is None:
             summed += over(*here)
         else:
-            summed += _over_ranks(over(*([_local(tensor) for tensor in tensors] for tensors in here)), place)
+            summed += _over_ranks(over(*([local(tensor) for tensor in tensors] for tensors in here)), place)
     return summed
 
 
@@ -60,11 +53,6 @@ def _shards(tensor: Tensor) -> Shards:
     return sharded.device_mesh, tuple(
         dim for dim, placement in enumerate(sharded.placements) if not placement.is_replicate()
     )
-
-
-def _local(tensor: Tensor) -> Tensor:
-    sharded: DTensor = tensor  # type: ignore[assignment]  # the caller has looked
-    return sharded.to_local()
 
 
 def _over_ranks(value: float, place: Shards) -> float:

@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from surefoot.errors import InputError, RunError
-from surefoot.ranks import ALONE, Ranks
+from surefoot.ranks import ALONE, Ranks, is_sharded
 from surefoot.records import checkpoints, remove_checkpoint, sync_folder
-from surefoot.training.shards import Sketch, is_spread, load_shards, save_shards, sketch_of
+from surefoot.training.shards import Sketch, load_shards, save_shards, sketch_of
 
 Tree = Any  # nested dicts, lists and tuples of tensors and JSON values
 
@@ -39,7 +39,7 @@ def pack(tree: Tree, tensors: dict[str, Tensor], spread: dict[str, Tensor] | Non
     Raises:
         RunError: If there is anything that cannot be stored without pickle.
     """
-    if isinstance(tree, Tensor) and spread is not None and is_spread(tree):
+    if isinstance(tree, Tensor) and spread is not None and is_sharded(tree):
         name = f"shards {len(spread)}"
         spread[name] = tree.detach()
         return {"shards": [name, *sketch_of(tree)]}
@@ -103,7 +103,7 @@ def save_checkpoint(
     """
     tensors: dict[str, Tensor] = {}
     spread: dict[str, Tensor] = {}
-    is_spread_out = any(map(is_spread, model.values()))
+    is_spread_out = any(map(is_sharded, model.values()))
     text = json.dumps(pack({**state, "model": model} if is_spread_out else state, tensors, spread))
     final, aside = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{ranks.told(os.getpid())}.tmp"
     if ranks.is_first:

@@ -47,10 +47,6 @@ class Panel:
         self._step: int | None = None
         self._left = clock()  # when the last look ended: what comes after it is training
 
-    def is_due(self, step: int) -> bool:
-        """Return whether any tracker wants to measure after so many steps."""
-        return any(tracker.due(step) for tracker in self.trackers.values())
-
     def measure(self, moment: Moment, *, everything: bool = False) -> Iterator[tuple[str, Values]]:
         """Measure what is due at this moment.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,11 @@ from surefoot.ensembles import Ensemble
 from surefoot.errors import InputError
 from surefoot.losses._base import Batch, Loss
 from surefoot.optim import ESAM, SharpnessAware
-from surefoot.ranks import Ranks
+from surefoot.ranks import Ranks, local
 from surefoot.training.tracker import Tracker, undisturbed
 from surefoot.training.trainee import Trainee
 
-Shard = Literal["none", "fsdp2"]
-SHARDS = get_args(Shard)
+SHARDS = ("none", "fsdp2")
 _NORMS = (nn.modules.batchnorm._BatchNorm,)
 _DROPS = (nn.modules.dropout._DropoutNd,)
 
@@ -69,7 +68,7 @@ def replicated(trainee: Trainee, ranks: Ranks) -> Trainee:
 
 def is_finite(model: nn.Module) -> bool:
     """Return whether all weights that this rank holds are finite."""
-    return all(bool(local(parameter).isfinite().all()) for parameter in model.parameters())
+    return all(bool(local(parameter.detach()).isfinite().all()) for parameter in model.parameters())
 
 
 def mesh_of(model: nn.Module) -> Any:
@@ -83,12 +82,6 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
 
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     return get_model_state_dict(model, options=options)  # type: ignore[return-value]  # of tensors, as models have
-
-
-def local(tensor: Tensor) -> Tensor:
-    """Return what this rank holds of a tensor."""
-    found = tensor.detach()
-    return found.to_local() if hasattr(found, "to_local") else found
 
 
 def depends_on_ranks(trainee: Trainee, batch: Batch, *, is_shared: bool = False) -> list[str]:
@@ -134,12 +127,11 @@ def _is_coupled(loss: Loss, model: nn.Module, batch: Batch) -> bool:
     return whole.penalty is not None or not torch.allclose(whole.per_example, each, rtol=1e-3, atol=1e-4)
 
 
-def check_shard(text: str, ranks: Ranks) -> None:
+def check_shard(text: str) -> None:
     """Refuse a way to spread parameters out that there is not, or that needs several processes.
 
     Args:
         text: What was asked for.
-        ranks: Who trains together.
 
     Raises:
         InputError: If it cannot be done.

@@ -39,9 +39,11 @@ class Evaluation(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[LossTerms, Tensor]:
         """Return the terms of a batch, and the outputs that the loss wants to observe."""
-        with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self._low):
+        if not self._low:
+            return self._loss[0].evaluate(self.model, batch)
+        with torch.autocast(batch.inputs.device.type, torch.bfloat16):
             terms, outputs = self._loss[0].evaluate(self.model, batch)
-        return (terms, outputs.float()) if self._low else (terms, outputs)
+        return terms, outputs.float()
 
 
 def check_precision(text: str) -> Precision:

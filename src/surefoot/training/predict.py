@@ -34,6 +34,7 @@ def predict(model: nn.Module, split: Split, ranks: Ranks = ALONE) -> Tensor:
         DivergedError: If a logit is NaN or infinite.
     """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    ranks.align_buffers(model)
     with in_eval_mode(model):
         logits = torch.cat(list(_by_chunk(model, split.inputs, device, ranks)))
     if not logits.isfinite().all():
@@ -51,10 +52,7 @@ def _by_chunk(model: nn.Module, inputs: Tensor, device: torch.device, ranks: Ran
         if ranks.is_alone:
             yield logits
             continue
-        padded = logits.new_zeros((chunks[0].stop, *logits.shape[1:]))
-        padded[: len(logits)] = logits
-        there = chunks[first : first + ranks.n]
-        yield from (each[: its.stop - its.start] for each, its in zip(ranks.gathered(padded), there, strict=False))
+        yield from ranks.gathered(logits, [its.stop - its.start for its in chunks[first : first + ranks.n]])
     reshard(model)
 
 

@@ -251,7 +251,6 @@ class Session:
 
     def _scene(self, step: int) -> Scene:
         def logits(split: SplitName) -> Tensor:
-            self.ranks.align_buffers(self.trainee.model)
             return predict(self.trainee.model, self.splits[split], self.ranks)
 
         lr = float(self.trainee.optimizer.param_groups[0]["lr"])
@@ -260,8 +259,6 @@ class Session:
     def _track(self) -> None:
         epoch, trainee = self.step // self.length.steps_per_epoch, self.trainee
         loss = innermost(trainee.loss)
-        if self.panel.is_due(self.step):
-            self.ranks.align_buffers(trainee.model)
         moment = Moment(self.step, epoch, trainee.model, self.splits, self.batch, loss, trainee.optimizer, self.ranks)
         for name, values in self.panel.measure(moment):
             self._record(epoch, tracker=name, **values)
@@ -270,7 +267,6 @@ class Session:
         """Turn the optimizer's knobs by the calibration split, and say so among what trackers saw."""
         if self.trainee.keeper is not None:
             held_out = self.splits.calibration
-            self.ranks.align_buffers(self.trainee.model)
             facts = self.trainee.keeper.step(predict(self.trainee.model, held_out, self.ranks), held_out.labels)
             values = {key: value if math.isfinite(value) else None for key, value in facts.to_json().items()}
             self._record(epoch, tracker="keep_calibrated", **values)

@@ -18,11 +18,6 @@ from torch import Tensor
 Sketch = tuple[tuple[int, ...], str]  # shape of the whole, and type
 
 
-def is_spread(tensor: Tensor) -> bool:
-    """Return whether a tensor is spread out over ranks."""
-    return hasattr(tensor, "device_mesh")
-
-
 def sketch_of(tensor: Tensor) -> Sketch:
     """Describe a tensor as JSON can."""
     return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")

@@ -11,9 +11,9 @@ from torch import Tensor
 from surefoot.errors import InputError
 from surefoot.optim._distributed import is_distributed
 from surefoot.optim._passes import total_norm
-from surefoot.optim._sharded import is_sharded
 from surefoot.optim.replay.recording import Claim, state_of
 from surefoot.optim.sharpness_aware import SharpnessAware
+from surefoot.ranks import is_sharded
 
 if TYPE_CHECKING:
     from surefoot.optim._step import Step
