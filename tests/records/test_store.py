@@ -58,8 +58,39 @@ def test_a_torn_line_is_not_read_and_a_cut_forgets(tmp_path: Path) -> None:
     with (tmp_path / "steps.jsonl").open("ab") as file:
         file.write(b'{"step": 3, "lo')
     assert folder.steps() == [{"step": 1}, {"step": 2}]
-    folder.cut_steps(size)
+    folder.cut_back(size, 1)
     assert folder.steps() == [{"step": 1}]
+
+
+def test_a_torn_timing_blocks_nothing_and_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+    folder, timing = started(tmp_path), tmp_path / "timing.jsonl"
+    folder.add_seconds(1, 0.25)
+    for torn in (b'{"step": 2, "sec', b'{"step": 2, "sec{"step": 3}\n{"step": 4, "seconds": 9.0}\n', b"\xff\n"):
+        with timing.open("ab") as file:
+            file.write(torn)
+        folder.cut_back(0, 8)
+        assert folder.seconds() == 0.25
+    folder.add_seconds(2, 0.5)
+    folder.add_seconds(3, 9.0)
+    folder.cut_back(0, 2)  # the checkpoint knows of two steps: the third is about to be made again
+    assert folder.seconds() == 0.75
+
+
+def test_what_is_added_begins_a_line_of_its_own(tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    (tmp_path / "timing.jsonl").write_bytes(b'{"step": 1, "seconds": 1.0}\n{"step": 2, "se')
+    folder.add_seconds(2, 2.0)
+    assert folder.seconds() == 3.0
+
+
+def test_damaged_records_are_refused_by_name(tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    folder.append_steps([{"step": 1}])
+    with pytest.raises(InputError, match=r"Expected 99 bytes of records in .*steps\.jsonl.*--fresh"):
+        folder.cut_back(99, 1)
+    (tmp_path / "measures.jsonl").write_bytes(b'{"metric": "ece"}\n{"met\n{}\n')
+    with pytest.raises(InputError, match=r"line 2 of .*measures\.jsonl.*--fresh"):
+        folder.measures()
 
 
 def test_only_one_process_writes(tmp_path: Path) -> None:

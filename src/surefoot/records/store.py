@@ -36,7 +36,7 @@ import numpy as np
 from surefoot.config import RUN, run_words, to_toml
 from surefoot.errors import BusyError, InputError
 from surefoot.records._atomic import write_bytes, write_json
-from surefoot.records._lines import append_lines, read_lines, to_lines
+from surefoot.records._lines import append_lines, keep_lines, read_lines, to_lines
 from surefoot.records._ownership import check_ours, read_header, remove_run
 from surefoot.schema import LABELS_ARE, SPLITS, Predictions, Rows, RunSpec, SplitName, Tracking
 
@@ -158,11 +158,26 @@ class RunFolder:
         """
         return append_lines(self.path / "steps.jsonl", records, sync=sync)
 
-    def cut_steps(self, size: int) -> None:
-        """Forget what was recorded after ``steps.jsonl`` had this size."""
+    def cut_back(self, size: int, step: int) -> None:
+        """Forget what was recorded after a checkpoint, and whatever line a kill has torn.
+
+        Args:
+            size: Bytes that ``steps.jsonl`` had at the checkpoint.
+            step: Number of steps that had been made.
+
+        Raises:
+            InputError: If records are missing that the checkpoint knows of.
+        """
         path = self.path / "steps.jsonl"
-        if path.exists() and path.stat().st_size > size:
+        found = path.stat().st_size if path.exists() else 0
+        if found < size:
+            raise InputError(
+                f"Expected {size:,} bytes of records in {path}, but it has {found:,}: the file is damaged. "
+                "Make the run anew with --fresh."
+            )
+        if found > size:
             os.truncate(path, size)
+        keep_lines(self.path / "timing.jsonl", lambda line: _is_timing(line) and line["step"] <= step)
 
     def steps(self) -> list[Record]:
         """Read all lines of ``steps.jsonl``."""
@@ -290,6 +305,13 @@ def find_runs(paths: Iterable[Path | str]) -> list[RunFolder]:
             )
         found.update((run.path.resolve(), run) for run in runs)
     return list(found.values())
+
+
+def _is_timing(line: Record) -> bool:
+    return all(isinstance(line.get(key, 0.0), int | float) for key in ("step", "seconds", "tracking")) and {
+        "step",
+        "seconds",
+    } <= set(line)
 
 
 def _cost(run: RunFolder) -> tuple[int, str]:

@@ -74,7 +74,7 @@ class Session:
             found = load_checkpoint(self.folder.checkpoints, mesh)
         if found is None:
             self.sessions = [[self.step, self.ranks.n]]
-            self._begin(0)
+            self._begin(0, -1)
             self._track()
             return
         weights, state = found
@@ -82,7 +82,7 @@ class Session:
         self.trainee.ensemble.load_state_dict(state.get("ensemble", {}), state["members"])
         self.passes = state["passes"]
         self.panel.load_state_dict(state["panel"])
-        self._begin(state["steps_size"])
+        self._begin(state["steps_size"], state["step"])
         member = state.get("member", 0)
         if member < self.trainee.member:  # the one before has just ended, and this one starts
             return
@@ -120,11 +120,11 @@ class Session:
         batch = self._batch(self.splits.train.inputs[: len(rows)].to(self.device), rows)
         return self.trainee.loss.prepare(self.trainee.model, batch, self._scene(self.step - self.start))
 
-    def _begin(self, size: int) -> None:
+    def _begin(self, size: int, step: int) -> None:
         """Forget what was recorded after the checkpoint: it is about to be recorded again."""
         if not self.ranks.is_first:
             return
-        self.folder.cut_steps(size)
+        self.folder.cut_back(size, step)
         if self.listener is not None:
             start = time.monotonic()
             self.listener.begin(self.folder)
