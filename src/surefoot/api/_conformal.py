@@ -219,6 +219,7 @@ def apply_sets(
     skip_missing: bool = False,
     header: bool | None = None,
     model: str | None = None,
+    trust: bool = False,
     on_rows: OnRows | None = None,
 ) -> AppliedSets:
     """Add a prediction set to every row of a file; never to the rows that the sets were fitted on.
@@ -238,6 +239,7 @@ def apply_sets(
         skip_missing: Refused: every row gets a set, or none does.
         header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
+        trust: Import a score of others that the sets name.
         on_rows: Called while reading.
 
     Returns:
@@ -253,18 +255,19 @@ def apply_sets(
         weights_are=weights_are,
         header=header,
     )
-    return apply(sets, source, out, model=model, on_rows=on_rows, **told)
+    return apply(sets, source, out, model=model, trust=trust, on_rows=on_rows, **told)
 
 
-def load_sets(path: Path | str) -> PredictionSets:
+def load_sets(path: Path | str, *, trust: bool = False) -> PredictionSets:
     """Read prediction sets that were saved.
 
     Args:
         path: A ``.json`` file.
+        trust: Import a score of others that it names.
 
     Returns:
         The sets: ``sets(probs)`` says which classes are in them, ``names(probs)`` what these are called.
     """
     from surefoot.prediction_sets import load_sets as load
 
-    return load(path)
+    return load(path, trust=trust)

@@ -28,7 +28,6 @@ for _commands in _COMMANDS:  # in the order of --help
 
 def main() -> None:
     """Run a command and turn every failure into one line and an exit code."""
-    sys.path.insert(0, os.getcwd())  # users name their own parts as module:function
     warnings.showwarning = _warn
     debug = "--debug" in sys.argv  # wherever it stands
     try:

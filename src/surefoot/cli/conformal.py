@@ -40,6 +40,9 @@ def conformal(
         Path | None, typer.Option(help="Write the page with coverage and sizes, such as sets.html.")
     ] = None,
     no_weights: NoWeights = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="With --apply, import a score of others that the sets name.")
+    ] = False,
     format_: Annotated[str | None, typer.Option("--format", help=FORMAT)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +57,7 @@ def conformal(
     _one_thread()
     with with_stdin([file], format_) as (found,):
         if apply_ is not None:
-            _apply(found, apply_, out, page, options, as_json)
+            _apply(found, apply_, out, page, {**options, "trust": trust}, as_json)
         else:
             _fit(found, out, page, options, as_json)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from surefoot.cli.app import AsJson, Threads, app
+from surefoot.cli.app import AsJson, Threads, Trust, app
 from surefoot.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def shift_runs(
         Path | None, typer.Option(help="Folder of CIFAR-10-C or CIFAR-100-C; else pictures are corrupted here.")
     ] = None,
     threads: Threads = 1,
+    trust: Trust = False,
     out: Annotated[Path | None, typer.Option(help="The page; else shift.html beside the runs.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -58,7 +59,7 @@ def shift_runs(
     check_output(target, [*published, *(path for run in found for path in run.files())])
     for run in found:
         with counting(run.path.name) as on_progress:
-            shift(run.path, wanted, n=n, published=files, threads=threads, on_progress=on_progress)
+            shift(run.path, wanted, n=n, published=files, threads=threads, trust=trust, on_progress=on_progress)
     summary = summarise(found)
     measured = summarise_shift(summary, n=n, published=files)
     if measured is None:
