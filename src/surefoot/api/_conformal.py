@@ -24,6 +24,7 @@ from surefoot.api._audit import (
 )
 from surefoot.api._text import as_text
 from surefoot.errors import InputError
+from surefoot.harmless import harmless_values
 
 if TYPE_CHECKING:
     from surefoot.auditing import AppliedSets, FittedSets
@@ -93,7 +94,7 @@ class SetsReport:
         """Lay everything out for a terminal: tables and texts that rich prints."""
         from surefoot.report.sets_tables import sets_text
 
-        yield from sets_text(self.to_json())
+        yield from sets_text(harmless_values(self.to_json()))
 
     def __str__(self) -> str:
         """Write what ``surefoot conformal`` prints."""

@@ -16,6 +16,7 @@ import typer
 
 from surefoot.cli.app import app, is_first_process
 from surefoot.errors import SurefootError
+from surefoot.harmless import harmless
 
 # click's UsageError, wherever this version of typer keeps it
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -56,11 +57,11 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print("Error: " + " ".join(message.split()), file=sys.stderr)
+    print("Error: " + harmless(" ".join(message.split())), file=sys.stderr)
     sys.exit(code)
 
 
 def _warn(message: Warning | str, *place: object, **more: object) -> None:
     if not is_first_process():  # of several that train together, which all say the same
         return
-    print("Warning: " + " ".join(str(message).split()), file=sys.stderr)
+    print("Warning: " + harmless(" ".join(str(message).split())), file=sys.stderr)

@@ -18,6 +18,7 @@ from surefoot.cli.next_step import next_steps
 from surefoot.cli.options import options_of
 from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
+from surefoot.harmless import harmless
 from surefoot.places import place
 
 if TYPE_CHECKING:
@@ -132,9 +133,9 @@ def _print_audit(report: api.AuditReport, nexts: Sequence[tuple[str, str]], page
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
     for audit, (command, note) in zip(report.audits, nexts, strict=True):
         if audit.verdict.finding != "calibrated" and audit.labels is None:
-            print(f"Next: {command}" + (f", {note}" if note else ""))
+            print(harmless(f"Next: {command}" + (f", {note}" if note else "")))
     if page is not None:
-        print(f"Page: {page}")
+        print(harmless(f"Page: {page}"))
 
 
 @app.command()
@@ -212,18 +213,18 @@ def _print_fitted(fitted: Fitted, saved: Path, as_json: bool, ending: str) -> No
 
     from surefoot.report.audit_tables import calibrators_table
 
-    print(f"{values['use']}.\n")
+    print(harmless(f"{values['use']}."), end="\n\n")
     Console().print(calibrators_table(values), highlight=False)
     print()
     _print_notes(fitted.notes)
-    print(f"Read: {fitted.file}: {fitted.took}.")
-    print(f"Saved: {saved}" + (", which changes nothing" if fitted.calibrator.name == "none" else ""))
-    print(f"Next: surefoot calibrate OTHER{ending} --apply {shlex.quote(str(saved))} --out repaired{ending}")
+    print(harmless(f"Read: {fitted.file}: {fitted.took}."))
+    print(harmless(f"Saved: {saved}" + (", which changes nothing" if fitted.calibrator.name == "none" else "")))
+    print(harmless(f"Next: surefoot calibrate OTHER{ending} --apply {shlex.quote(str(saved))} --out repaired{ending}"))
 
 
 def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        print(f"Note: {note}")
+        print(harmless(f"Note: {note}"))
 
 
 def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
@@ -237,10 +238,12 @@ def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
         ece = [f"{100 * each.ece.estimate:.1f} %" for each in (applied.before, applied.after)]
         nll = [f"{each.nll:.3f}" for each in (applied.before, applied.after)]
         of = "ECE" if applied.of == "confidence" else f"mean {applied.of} from {mean[0]} to {mean[1]}, its ECE"
-        print(f"{applied.calibrator} brings {of} from {ece[0]} to {ece[1]} and NLL from {nll[0]} to {nll[1]}.")
+        print(
+            harmless(f"{applied.calibrator} brings {of} from {ece[0]} to {ece[1]} and NLL from {nll[0]} to {nll[1]}.")
+        )
     else:
         means = f"mean {applied.of} from {mean[0]} to {mean[1]}"
-        print(f"{applied.calibrator} brings the {means}; no labels to score it by.")
+        print(harmless(f"{applied.calibrator} brings the {means}; no labels to score it by."))
     _print_notes(applied.notes)
-    print(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}.")
-    print(f"Written: {written}")
+    print(harmless(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}."))
+    print(harmless(f"Written: {written}"))

@@ -16,6 +16,7 @@ from surefoot.cli.audit import NoWeights, _one_thread, _stem, _weights, _written
 from surefoot.cli.options import options_of
 from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
+from surefoot.harmless import harmless
 from surefoot.places import place
 
 if TYPE_CHECKING:
@@ -96,10 +97,10 @@ def _print(report: api.SetsReport, target: Path, page: Path | None, ending: str)
     console = Console()
     for part in report.parts():
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
-    print(f"Saved: {target}")
+    print(harmless(f"Saved: {target}"))
     if page is not None:
-        print(f"Page: {page}")
-    print(f"Next: surefoot conformal NEW{ending} --apply {shlex.quote(str(target))} --out with-sets{ending}")
+        print(harmless(f"Page: {page}"))
+    print(harmless(f"Next: surefoot conformal NEW{ending} --apply {shlex.quote(str(target))} --out with-sets{ending}"))
 
 
 def _apply(file: Path, sets: Path, out: Path | None, page: Path | None, options: dict[str, Any], as_json: bool) -> None:
@@ -125,7 +126,7 @@ def _print_applied(applied: AppliedSets, target: Path) -> None:
     empty = f", {100 * applied.empty:.0f} % none" if applied.empty >= 0.005 else ""
     found = applied.measures
     if found is None:
-        print(f"sets of {size}{empty}; no labels to measure coverage by.")
+        print(harmless(f"sets of {size}{empty}; no labels to measure coverage by."))
     else:
         level, low, high = (100 * each for each in (found.coverage.level, found.coverage.low, found.coverage.high))
         interval = f"{level:.0f} % interval {low:.1f}–{high:.1f}"
@@ -135,6 +136,6 @@ def _print_applied(applied: AppliedSets, target: Path) -> None:
             f"asked for {100 * found.wanted:g} %{held}."
         )
     for note in applied.notes:
-        print(f"Note: {note}")
-    print(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}.")
-    print(f"Written: {target}")
+        print(harmless(f"Note: {note}"))
+    print(harmless(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}."))
+    print(harmless(f"Written: {target}"))

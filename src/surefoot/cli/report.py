@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from surefoot.cli.app import RUNS, AsJson, Metrics, Threads, Trust, app
+from surefoot.harmless import harmless
 
 
 @app.command()
@@ -35,12 +36,16 @@ def measure(
         print(json.dumps(found, indent=2, ensure_ascii=False))
         return
     for path, records in found.items():
-        print(path)
+        print(harmless(path))
         for record in records:
-            print(f"  {record['tracker']}, step {record['step']}")
+            print(harmless(f"  {record['tracker']}, step {record['step']}"))
             values = {key: value for key, value in record.items() if "/" in key or key == "failed"}
             for key, value in values.items():
-                print(f"    {key:<44} {value if value is None or isinstance(value, str) else format(value, '.5g')}")
+                print(
+                    harmless(
+                        f"    {key:<44} {value if value is None or isinstance(value, str) else format(value, '.5g')}"
+                    )
+                )
 
 
 @app.command()

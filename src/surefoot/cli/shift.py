@@ -12,6 +12,7 @@ import typer
 
 from surefoot.cli.app import AsJson, Threads, Trust, app
 from surefoot.errors import InputError
+from surefoot.harmless import harmless
 
 if TYPE_CHECKING:
     from surefoot.report.shift import ShiftSummary
@@ -96,4 +97,4 @@ def _print(measured: ShiftSummary, page: Path, as_json: bool) -> None:
     for table in tables:
         console.print(table, "")
     console.print(measured.verdict(), highlight=False, markup=False)
-    print(f"Report: {page}")
+    print(harmless(f"Report: {page}"))

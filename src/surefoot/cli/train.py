@@ -9,6 +9,7 @@ from typing import Any
 from surefoot import api
 from surefoot.cli.app import AsJson, Metrics, app, is_first_process
 from surefoot.cli.options import Config, options_of
+from surefoot.harmless import harmless
 
 
 @app.command()
@@ -31,7 +32,7 @@ def compare(options: dict[str, Any], config: Config = None, as_json: AsJson = Fa
     with following() as progress:
         found = api.compare(**options, progress=progress, command=command)
     for path, error in found.failed.items():
-        print(f"Error: {path.name}: {error}", file=sys.stderr)
+        print(f"Error: {harmless(path.name)}: {harmless(error)}", file=sys.stderr)
     show_comparison(found, as_json)
     return 1 if found.failed else 0
 
