@@ -25,7 +25,7 @@ from surefoot.records import RunFolder
 from surefoot.registry import CORRUPTIONS, METRICS
 from surefoot.scaling import Scaling
 from surefoot.schema import Split, Splits
-from surefoot.seeding import generator
+from surefoot.seeding import generator, set_threads
 from surefoot.trained import predictor
 
 Record = dict[str, Any]
@@ -104,7 +104,7 @@ def shift(
     """
     if n < 1:
         raise InputError(f"Expected at least one picture, but got n = {n}. Write --n 1000.")
-    torch.set_num_threads(threads)
+    set_threads(threads)
     folder = RunFolder(path)
     _ = folder.spec  # raises where there is no run, before a lock would make the folder
     with folder.locked():

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from surefoot.assembly import assemble, splits_of, whole_horizon
@@ -18,6 +17,7 @@ from surefoot.moment import Moment
 from surefoot.records import RunFolder
 from surefoot.records.store import Record
 from surefoot.schema import RunSpec, Split, Splits
+from surefoot.seeding import set_threads
 from surefoot.trackers import build_trackers
 from surefoot.training import Trainee, predict_together
 from surefoot.training.checkpoint import load_checkpoint, load_checkpoints
@@ -123,7 +123,7 @@ def measure(path: Path | str, trackers: Sequence[str], *, threads: int = 1, trus
     Raises:
         InputError: If there is no checkpoint.
     """
-    torch.set_num_threads(threads)
+    set_threads(threads)
     folder = RunFolder(path)
     _ = folder.spec  # raises where there is no run, before a lock would make the folder
     with folder.locked():

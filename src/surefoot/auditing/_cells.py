@@ -23,7 +23,10 @@ def number(value: Any) -> float:
     """
     if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
         return float("nan")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return float("inf") if value > 0 else float("-inf")
 
 
 def numbers_or_none(values: Column) -> Array | None:

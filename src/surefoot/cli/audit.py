@@ -76,12 +76,16 @@ def _audit(files: list[Path], options: dict[str, Any], out: Path | None, page: b
         report = api.audit(*files, **options, on_rows=on_rows)
     found = report.to_json()
     nexts = next_steps(files, found["audits"], options)
-    if page:
-        report.write_page(target, command=shlex.join(["surefoot", *sys.argv[1:]]), repairs=nexts)
-    if as_json:
-        print(json.dumps({**found, "page": str(target) if page else None}, indent=2, ensure_ascii=False))
-        return
-    _print_audit(report, nexts, target if page else None)
+    try:  # the answer first: it must not be lost with a page that cannot be written, nor the page with a closed pipe
+        if as_json:
+            print(json.dumps({**found, "page": str(target) if page else None}, indent=2, ensure_ascii=False))
+        else:
+            _print_audit(report, nexts)
+    finally:
+        if page:
+            report.write_page(target, command=shlex.join(["surefoot", *sys.argv[1:]]), repairs=nexts)
+    if page and not as_json:
+        print(harmless(f"Page: {target}"))
 
 
 def _weights(named: str | None, none: bool) -> str | bool | None:
@@ -123,19 +127,18 @@ def _stem(files: Sequence[Path]) -> str:
     return "-".join([*(different[:3] if rest else different), *rest])
 
 
-def _print_audit(report: api.AuditReport, nexts: Sequence[tuple[str, str]], page: Path | None) -> None:
-    from rich.console import Console
+def _print_audit(report: api.AuditReport, nexts: Sequence[tuple[str, str]]) -> None:
     from rich.text import Text
 
-    console = Console()
+    from surefoot.cli.console import terminal
+
+    console = terminal()
     for part in report.parts():
         # Sentences stay on one line for other programs; a terminal wraps them itself.
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
     for audit, (command, note) in zip(report.audits, nexts, strict=True):
         if audit.verdict.finding != "calibrated" and audit.labels is None:
             print(harmless(f"Next: {command}" + (f", {note}" if note else "")))
-    if page is not None:
-        print(harmless(f"Page: {page}"))
 
 
 @app.command()
@@ -209,12 +212,11 @@ def _print_fitted(fitted: Fitted, saved: Path, as_json: bool, ending: str) -> No
     if as_json:
         print(json.dumps({**values, "saved": str(saved)}, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
-
+    from surefoot.cli.console import terminal
     from surefoot.report.audit_tables import calibrators_table
 
     print(harmless(f"{values['use']}."), end="\n\n")
-    Console().print(calibrators_table(values), highlight=False)
+    terminal().print(calibrators_table(values), highlight=False)
     print()
     _print_notes(fitted.notes)
     print(harmless(f"Read: {fitted.file}: {fitted.took}."))

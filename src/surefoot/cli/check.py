@@ -75,10 +75,11 @@ def _check_written(file: Path, options: dict[str, Any], *written: Path | None) -
 
 
 def _print(report: api.CheckReport, save: Path | None) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    from surefoot.cli.console import terminal
+
+    console = terminal()
     for part in report.parts():
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
     if save is not None:

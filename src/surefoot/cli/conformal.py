@@ -91,10 +91,11 @@ def _fit(file: Path, out: Path | None, page: Path | None, options: dict[str, Any
 
 
 def _print(report: api.SetsReport, target: Path, page: Path | None, ending: str) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    from surefoot.cli.console import terminal
+
+    console = terminal()
     for part in report.parts():
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
     print(harmless(f"Saved: {target}"))

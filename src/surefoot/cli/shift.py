@@ -86,11 +86,10 @@ def _print(measured: ShiftSummary, page: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**measured.to_json(), "report": str(page)}, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
-
+    from surefoot.cli.console import terminal
     from surefoot.report.shift_tables import corruption_table, ood_table, shift_table
 
-    console = Console()
+    console = terminal()
     tables = [shift_table(measured), corruption_table(measured)] if measured.corruptions else []
     if any(row.ood for row in measured.rows):
         tables.append(ood_table(measured))

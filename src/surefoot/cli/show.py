@@ -21,18 +21,20 @@ def show_summary(summary: Summary, page: Path, as_json: bool) -> None:
     from surefoot.report.page import write_page
 
     command = shlex.join(["surefoot", *sys.argv[1:]])
-    written = write_page(summary, page, command=command)
-    if as_json:
-        print(json.dumps({**to_json(summary), "report": str(written)}, indent=2, ensure_ascii=False))
-        return
-    from rich.console import Console
+    try:  # the answer first: it must not be lost with a page that cannot be written, nor the page with a closed pipe
+        if as_json:
+            print(json.dumps({**to_json(summary), "report": str(page)}, indent=2, ensure_ascii=False))
+        else:
+            from surefoot.cli.console import terminal
+            from surefoot.report.tables import summary_table
 
-    from surefoot.report.tables import summary_table
-
-    console = Console()
-    console.print(summary_table(summary, width=console.width))
-    console.print(verdict(summary), highlight=False, markup=False)
-    print(harmless(f"Report: {written}"))
+            console = terminal()
+            console.print(summary_table(summary, width=console.width))
+            console.print(verdict(summary), highlight=False, markup=False)
+    finally:
+        written = write_page(summary, page, command=command)
+    if not as_json:
+        print(harmless(f"Report: {written}"))
 
 
 def show_comparison(found: ComparisonReport, as_json: bool) -> None:
@@ -40,9 +42,9 @@ def show_comparison(found: ComparisonReport, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
+    from surefoot.cli.console import terminal
 
-    console = Console()
+    console = terminal()
     for part in found.parts(console.width):
         console.print(part, highlight=False, markup=False)
     print(harmless(f"Report: {found.page}"))

@@ -211,10 +211,11 @@ def _list(as_json: bool) -> None:
         }
         print(json.dumps(text, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from surefoot.cli.console import terminal
 
     table = Table("name", "question", "seeds", box=None, padding=(0, 2, 0, 0))
     for name, each in found.items():
         table.add_row(name, each.question, ", ".join(f"{size} {n}" for size, n in each.seeds.items()))
-    Console().print(table)
+    terminal().print(table)

@@ -17,6 +17,16 @@ from surefoot.errors import InputError
 from surefoot.records import write_bytes
 from surefoot.report.numbers import show_count, show_difference, show_percent, show_spread, signed
 
+# Plotly puts in an empty style and adds rules to it, and gives the pixels of heat maps this one; 'unsafe-hashes' lets
+# these two be attributes as well.
+_PIXELS = "".join(
+    f"image-rendering: {value}; "
+    for value in (
+        *("optimizeSpeed", "-moz-crisp-edges", "-o-crisp-edges", "-webkit-optimize-contrast", "optimize-contrast"),
+        *("crisp-edges", "pixelated"),
+    )
+)
+
 
 def write_document(template: str, path: Path | str, *, figures: list[dict[str, Any]], **context: Any) -> Path:
     """Fill a template and write the page in one move.
@@ -39,7 +49,7 @@ def write_document(template: str, path: Path | str, *, figures: list[dict[str, A
     css = _text("page.css")
     allowed = {
         "script_hashes": Markup(" ".join(map(_hash, scripts.values()))),
-        "style_hashes": Markup(f"{_hash(css)} {_hash('')}"),  # Plotly puts in an empty one and adds rules to it
+        "style_hashes": Markup(" ".join([_hash(css), _hash(""), _hash(_PIXELS), "'unsafe-hashes'"])),
     }
     # Plotly would add the style of maps, which no page has, unless something with its id is there.
     unused = re.findall(r'getElementById\("([0-9a-f]{64})"\)', scripts["plotly"])
@@ -61,6 +71,8 @@ def check_page(path: Path) -> None:
     """
     if path.is_dir():
         raise InputError(f"Expected a file for the page, but {path} is a folder. Choose another name.")
+    if path.exists() and not path.is_file():
+        raise InputError(f"Expected a file for the page, but {path} is none. Choose another --out.")
     if path.exists():
         content = path.read_bytes()
         if b"<html" not in content[:2000].lower() or b"surefoot" not in content:
