@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from surefoot.errors import BusyError, InputError
 from surefoot.records import RunFolder, find_runs
 from surefoot.records.environment import environment
-from surefoot.schema import Predictions
+from surefoot.schema import Predictions, Rows
 from surefoot.studies.compare import make_spec
 
 SPEC = make_spec("csam", seed=4)
@@ -135,3 +135,25 @@ def test_find_runs_says_what_is_missing(tmp_path: Path) -> None:
     assert [run.path.name for run in find_runs([tmp_path, tmp_path / "b"])] == ["c", "b"]
     with pytest.raises(InputError, match=r"has no spec\.json"):
         _ = RunFolder(tmp_path).spec
+
+
+@pytest.mark.parametrize("name", ["predictions/test.npz", "splits.npz"])
+def test_damaged_arrays_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    folder = started(tmp_path)
+    folder.write_predictions(Predictions(np.ones((4, 2), np.float32), np.array([0, 1, 0, 1]), "test"))
+    folder.write_rows({"test": Rows("all", np.arange(4))})
+    folder.finish({"passes": 1})
+    assert len(folder.predictions("test").labels) == len(folder.rows()["test"].numbers) == 4
+    content = (tmp_path / name).read_bytes()
+    for at in (10, 60, 150, len(content) - 30, len(content) - 3):  # also where an archive's own sums do not look
+        damaged = bytearray(content)
+        damaged[at] ^= 4
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(InputError, match=rf"{name} as it was written, but it is damaged.*--fresh"):
+            folder.predictions("test") if "predictions" in name else folder.rows()
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "checksums.json").unlink()  # as older versions left it
+    assert len(folder.predictions("test").labels) == len(folder.rows()["test"].numbers) == 4
+    (tmp_path / name).write_bytes(content[:100])
+    with pytest.raises(InputError, match=rf"{name} is damaged.*--fresh"):
+        folder.predictions("test") if "predictions" in name else folder.rows()
