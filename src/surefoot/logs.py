@@ -29,6 +29,7 @@ def finite_logs(logs: NDArray[Any], *, single: bool = False) -> NDArray[Any]:
                [-260.6, -260.6]])
     """
     if single:
-        return np.maximum(logs, LEAST)
+        found: NDArray[Any] = np.maximum(logs, LEAST)
+        return found
     least = np.min(logs, axis=1, keepdims=True, initial=LEAST, where=np.isfinite(logs))
     return np.where(np.isneginf(logs), least, logs)

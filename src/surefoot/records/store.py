@@ -229,7 +229,7 @@ class RunFolder:
         if (self.path / "done.json").exists():  # which is written after the hashes
             check_file(self.path, name, todo)
         try:
-            with np.load(self.path / name, allow_pickle=False) as arrays:
+            with (self.path / name).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 yield arrays
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
             raise InputError(f"Expected arrays of a run, but {self.path / name} is damaged. {todo}") from error
