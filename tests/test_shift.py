@@ -27,7 +27,7 @@ from surefoot.studies.compare import make_spec
 from surefoot.trained import predictor
 from tests.conftest import RunCommand, small_arrays
 from tests.data.made import write_binary, write_cifar_c, write_noisy
-from tests.report.browser import drawn_page
+from tests.report.browser import add_script, drawn_page
 
 WANTED = conditions(["contrast", "gaussian_noise"], [1, 5], ["uniform"])
 
@@ -205,7 +205,7 @@ def test_the_command_and_its_page(runs: Path, tmp_path: Path, run_command: RunCo
     assert "data-trouble" not in root
     assert 'data-drawn="6"' in root  # two heat maps, four sets of curves
     press = "setTimeout(() => document.querySelector('input[value=accuracy]').click(), 1000)"
-    page.write_text(page.read_text().replace("</body>", f"<script>{press}</script></body>"))
+    add_script(page, press)
     pressed = drawn_page(page, tmp_path / "profile2")
     texts = [re.findall(r'class="heatmap-label"[^>]*>.*?([\d.]+%)', each, re.DOTALL) for each in (document, pressed)]
     assert texts[0]

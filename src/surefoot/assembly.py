@@ -93,6 +93,8 @@ def assemble(
     model = ensemble.wrap(network, generator(seed, "ensemble"))
     try_out(model, str(spec.model), splits)
     loss = ensemble.objective(inner, model, horizon)
+    if spec.device.partition(":")[0] == "meta":
+        raise InputError("Expected a device that computes, but got 'meta', which has no numbers. Use --device cpu.")
     try:
         model.to(spec.device)
         loss.to(spec.device)

@@ -6,6 +6,7 @@
     ├── InputError               what was passed in cannot be used            (exit code 2)
     │   ├── UnknownNameError     no such optimizer, loss, data set …
     │   ├── OptionError          a part does not take that option or value
+    │   ├── UntrustedError       a received file names code that would run
     │   └── SplitError           a calibrator meets a split it must not see
     ├── ShiftError               new data differ in a way that nothing can be said of (exit code 1)
     └── RunError                 the run itself failed                        (exit code 1)
@@ -38,6 +39,10 @@ class UnknownNameError(InputError):
 
 class OptionError(InputError):
     """A part does not take this option, or not this value."""
+
+
+class UntrustedError(InputError):
+    """A received file names code that nobody here has asked for."""
 
 
 class SplitError(InputError):

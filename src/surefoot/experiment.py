@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import surefoot
 from surefoot.assembly import assemble, fingerprint_of, member_seed, splits_of, whole_horizon
 from surefoot.data.stored import set_load_workers
@@ -22,7 +20,7 @@ from surefoot.records import RunFolder
 from surefoot.records.environment import environment
 from surefoot.registry import TRACKERS
 from surefoot.schema import CHECKPOINT_EVERY, SPLITS, UNTRACKED, Predictions, RunSpec, Splits, Tracking
-from surefoot.seeding import seed_everything
+from surefoot.seeding import seed_everything, set_threads
 from surefoot.trackers import build_trackers
 from surefoot.training import Tracker, Trainee, fit, predict_together
 from surefoot.training.listener import RunListener, heard
@@ -95,7 +93,7 @@ def run(
     Raises:
         InputError: If the folder holds another run or somebody's own files, or the parts do not fit together.
     """
-    torch.set_num_threads(threads)
+    set_threads(threads)
     set_load_workers(load_workers)
     folder = RunFolder(path)
     with together(spec.device) as ranks, ExitStack() as held:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import difflib
 import hashlib
 import inspect
+import os
 import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from surefoot.errors import UnknownNameError
+from surefoot.errors import UnknownNameError, UntrustedError
 
 GROUP = "surefoot.parts"  # of entry points: name = module to import
 IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?::(.*))?", re.DOTALL)  # and options behind it
+_said: set[str] = set()  # what was asked for in this process, not by a received file
+_received: ContextVar[str | None] = ContextVar("received", default=None)  # the file that is being opened
 
 
 def is_import_path(name: str) -> bool:
@@ -44,10 +50,19 @@ def import_function(kind: str, path: str, known: Iterable[str]) -> Callable[...,
 
     Raises:
         UnknownNameError: If there is none.
+        UntrustedError: If a received file names it, and nobody else has.
     """
+    where = _received.get()
+    if where is not None and path not in _said:
+        raise UntrustedError(
+            f"Expected parts of surefoot's own in {where}, but it names the {kind} {path!r}, and to open it would run "
+            "that code. Look at the code, then add --trust (in Python trust=True)."
+        )
+    _said.add(path)
     module_name, _, attribute = path.partition(":")
     try:
-        module = import_module(module_name)
+        with _folder_on_path():
+            module = import_module(module_name)
     except Exception as error:  # whatever the user's file does when it is imported
         todo = "Run in the folder that holds it, or install it." if isinstance(error, ImportError) else "Correct it."
         raise UnknownNameError(
@@ -59,6 +74,39 @@ def import_function(kind: str, path: str, known: Iterable[str]) -> Callable[...,
         close = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
         raise UnknownNameError(f"Unknown {kind} {path!r}: {module_name} has no function {attribute!r}.{close}")
     return function
+
+
+@contextmanager
+def received(where: Path | str, *, trust: bool = False) -> Iterator[None]:
+    """Import nothing that a file names, as long as the block lasts, unless this process was told its name before.
+
+    A run folder, and whatever else is sent from one person to another, may name any function of any module.
+
+    Args:
+        where: The folder or file, for messages.
+        trust: Let it name whatever it likes.
+    """
+    token = _received.set(None if trust else str(where))
+    try:
+        yield
+    finally:
+        _received.reset(token)
+
+
+@contextmanager
+def _folder_on_path() -> Iterator[None]:
+    """Look for modules in the present folder too, behind all others."""
+    here = os.getcwd()
+    added = here not in sys.path and "" not in sys.path
+    if added:
+        sys.path.append(here)
+    try:
+        yield
+    finally:
+        if added and here in sys.path:
+            sys.path.reverse()  # the one that was put behind all others goes, even if the import has put in another
+            sys.path.remove(here)
+            sys.path.reverse()
 
 
 def packages() -> Iterator[tuple[str, EntryPoint]]:

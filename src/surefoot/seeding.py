@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ import numpy as np
 import torch
 from numpy.random.mtrand import get_bit_generator
 from torch import Tensor
+
+from surefoot.errors import InputError
 
 
 class RngState(NamedTuple):
@@ -172,3 +175,18 @@ def set_random_state(state: dict[str, Any]) -> None:
     keys, position, has_gauss, gauss = state["numpy"]
     numpy = ("MT19937", np.array(keys, np.uint32), position, has_gauss, gauss)
     set_rng_state(RngState(state["torch"], state["cuda"], numpy, state["python"]))
+
+
+def set_threads(n: int) -> None:
+    """Say how many threads torch uses.
+
+    Args:
+        n: At least 1; results depend on it in the last bits.
+
+    Raises:
+        InputError: If it is none, or more than any machine makes use of.
+    """
+    most = max(256, 4 * (os.cpu_count() or 1))
+    if not 1 <= n <= most:
+        raise InputError(f"Expected from 1 to {most} threads, but got {n}. Write --threads 1, say.")
+    torch.set_num_threads(n)

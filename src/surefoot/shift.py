@@ -25,7 +25,7 @@ from surefoot.records import RunFolder
 from surefoot.registry import CORRUPTIONS, METRICS
 from surefoot.scaling import Scaling
 from surefoot.schema import Split, Splits
-from surefoot.seeding import generator
+from surefoot.seeding import generator, set_threads
 from surefoot.trained import predictor
 
 Record = dict[str, Any]
@@ -80,6 +80,7 @@ def shift(
     n: int = 1000,
     published: Path | str | None = None,
     threads: int = 1,
+    trust: bool = False,
     on_progress: Progress | None = None,
 ) -> list[Record]:
     """Measure a run on shifted test pictures.
@@ -90,6 +91,7 @@ def shift(
         n: How many test pictures, the same ones for every condition; all of them where there are fewer.
         published: Folder with CIFAR-10-C's or CIFAR-100-C's files, for runs on CIFAR; else pictures are corrupted here.
         threads: How many threads torch uses.
+        trust: Import code of others that the folder names.
         on_progress: Called before every condition and at the end.
 
     Returns:
@@ -102,7 +104,7 @@ def shift(
     """
     if n < 1:
         raise InputError(f"Expected at least one picture, but got n = {n}. Write --n 1000.")
-    torch.set_num_threads(threads)
+    set_threads(threads)
     folder = RunFolder(path)
     _ = folder.spec  # raises where there is no run, before a lock would make the folder
     with folder.locked():
@@ -112,7 +114,7 @@ def shift(
         keys = [_key({**condition._asdict(), **settings}) for condition in wanted]
         missing = {key: condition for key, condition in zip(keys, wanted, strict=True) if key not in known}
         if missing:
-            bench = _Bench.set_up(folder, n, files)
+            bench = _Bench.set_up(folder, n, files, trust)
             for done, (key, condition) in enumerate(missing.items()):
                 if on_progress:
                     on_progress(len(wanted) - len(missing) + done, len(wanted), str(condition))
@@ -143,8 +145,8 @@ class _Bench:
     stamp: Record
 
     @classmethod
-    def set_up(cls, folder: RunFolder, n: int, files: Path | None) -> _Bench:
-        predict, splits = predictor(folder)
+    def set_up(cls, folder: RunFolder, n: int, files: Path | None, trust: bool) -> _Bench:
+        predict, splits = predictor(folder, trust=trust)
         scaling = splits.scaling
         if scaling is None or not scaling.is_pixels or splits.test.inputs.ndim != 4:
             raise InputError(

@@ -7,27 +7,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from surefoot.assembly import assemble, splits_of, whole_horizon
 from surefoot.ensembles import innermost
 from surefoot.errors import InputError
+from surefoot.imported import received
 from surefoot.moment import Moment
 from surefoot.records import RunFolder
 from surefoot.records.store import Record
 from surefoot.schema import RunSpec, Split, Splits
+from surefoot.seeding import set_threads
 from surefoot.trackers import build_trackers
 from surefoot.training import Trainee, predict_together
 from surefoot.training.checkpoint import load_checkpoint, load_checkpoints
 from surefoot.training.panel import Panel
 
 
-def predictor(folder: RunFolder) -> tuple[Callable[[Split], Tensor], Splits]:
+def predictor(folder: RunFolder, *, trust: bool = False) -> tuple[Callable[[Split], Tensor], Splits]:
     """Rebuild what a run predicts with, as its last checkpoint has it: a network, or an ensemble of them.
 
     Args:
         folder: The run.
+        trust: Import code of others that the folder names.
 
     Returns:
         A function that gives the logits of a split, and the data the run was trained on.
@@ -35,16 +37,17 @@ def predictor(folder: RunFolder) -> tuple[Callable[[Split], Tensor], Splits]:
     Raises:
         InputError: If there is no checkpoint, or the data are no longer those of the run.
     """
-    trainee, splits = _last(folder)
+    trainee, splits = _last(folder, trust)
     seed = folder.spec.seed
     return partial(predict_together, trainee.ensemble, trainee.model, trainee.optimizer, seed=seed), splits
 
 
-def trained_model(folder: RunFolder) -> nn.Module:
+def trained_model(folder: RunFolder, *, trust: bool = False) -> nn.Module:
     """Rebuild the network that a run trained.
 
     Args:
         folder: The run.
+        trust: Import code of others that the folder names.
 
     Returns:
         The network, in eval mode.
@@ -57,11 +60,16 @@ def trained_model(folder: RunFolder) -> nn.Module:
             f"Expected a run of one network, but {folder.path} trained {folder.spec.method.ensemble.name}. "
             "Take its predictions."
         )
-    return _last(folder)[0].model.eval()
+    return _last(folder, trust)[0].model.eval()
 
 
-def _last(folder: RunFolder) -> tuple[Trainee, Splits]:
+def _last(folder: RunFolder, trust: bool) -> tuple[Trainee, Splits]:
     """Rebuild a run as its last checkpoint has it."""
+    with received(folder.path, trust=trust):
+        return _rebuilt(folder)
+
+
+def _rebuilt(folder: RunFolder) -> tuple[Trainee, Splits]:
     spec = folder.spec
     splits = splits_of(spec)
     if splits.fingerprint != folder.data["fingerprint"]:
@@ -86,11 +94,12 @@ def _restore(spec: RunSpec, splits: Splits, weights: dict[str, Tensor], state: d
 
 
 def _measure_checkpoint(
-    folder: RunFolder, trackers: Sequence[str], weights: dict[str, Tensor], state: dict[str, Any]
+    folder: RunFolder, trackers: Sequence[str], trust: bool, weights: dict[str, Tensor], state: dict[str, Any]
 ) -> list[Record]:
     spec, step = folder.spec, state["step"]
-    splits = splits_of(spec)
-    trainee = _restore(spec, splits, weights, state)
+    with received(folder.path, trust=trust):
+        splits = splits_of(spec)
+        trainee = _restore(spec, splits, weights, state)
     length = whole_horizon(spec, splits, trainee.ensemble)
     epoch = step // length.steps_per_epoch
     moment = Moment(step, epoch, trainee.model, splits, loss=innermost(trainee.loss), optimizer=trainee.optimizer)
@@ -99,13 +108,14 @@ def _measure_checkpoint(
     return [{**place, "tracker": name, **values} for name, values in seen]
 
 
-def measure(path: Path | str, trackers: Sequence[str], *, threads: int = 1) -> list[Record]:
+def measure(path: Path | str, trackers: Sequence[str], *, threads: int = 1, trust: bool = False) -> list[Record]:
     """Measure a run after the fact, at every checkpoint that is there.
 
     Args:
         path: The run folder.
         trackers: What to measure, as :func:`~surefoot.trackers.read_track` gives it.
         threads: How many threads torch uses.
+        trust: Import code of others that the folder names.
 
     Returns:
         One record per tracker and checkpoint, as added to the folder.
@@ -113,14 +123,14 @@ def measure(path: Path | str, trackers: Sequence[str], *, threads: int = 1) -> l
     Raises:
         InputError: If there is no checkpoint.
     """
-    torch.set_num_threads(threads)
+    set_threads(threads)
     folder = RunFolder(path)
     _ = folder.spec  # raises where there is no run, before a lock would make the folder
     with folder.locked():
         records = [
             record
             for checkpoint in load_checkpoints(folder.checkpoints)
-            for record in _measure_checkpoint(folder, trackers, *checkpoint)
+            for record in _measure_checkpoint(folder, trackers, trust, *checkpoint)
         ]
         if not records:
             raise InputError(f"Expected a checkpoint to measure, but {path} has none. Run `surefoot train` again.")

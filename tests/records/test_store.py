@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from surefoot.errors import BusyError, InputError
 from surefoot.records import RunFolder, find_runs
 from surefoot.records.environment import environment
-from surefoot.schema import Predictions
+from surefoot.schema import Predictions, Rows
 from surefoot.studies.compare import make_spec
 
 SPEC = make_spec("csam", seed=4)
@@ -58,8 +58,39 @@ def test_a_torn_line_is_not_read_and_a_cut_forgets(tmp_path: Path) -> None:
     with (tmp_path / "steps.jsonl").open("ab") as file:
         file.write(b'{"step": 3, "lo')
     assert folder.steps() == [{"step": 1}, {"step": 2}]
-    folder.cut_steps(size)
+    folder.cut_back(size, 1)
     assert folder.steps() == [{"step": 1}]
+
+
+def test_a_torn_timing_blocks_nothing_and_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+    folder, timing = started(tmp_path), tmp_path / "timing.jsonl"
+    folder.add_seconds(1, 0.25)
+    for torn in (b'{"step": 2, "sec', b'{"step": 2, "sec{"step": 3}\n{"step": 4, "seconds": 9.0}\n', b"\xff\n"):
+        with timing.open("ab") as file:
+            file.write(torn)
+        folder.cut_back(0, 8)
+        assert folder.seconds() == 0.25
+    folder.add_seconds(2, 0.5)
+    folder.add_seconds(3, 9.0)
+    folder.cut_back(0, 2)  # the checkpoint knows of two steps: the third is about to be made again
+    assert folder.seconds() == 0.75
+
+
+def test_what_is_added_begins_a_line_of_its_own(tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    (tmp_path / "timing.jsonl").write_bytes(b'{"step": 1, "seconds": 1.0}\n{"step": 2, "se')
+    folder.add_seconds(2, 2.0)
+    assert folder.seconds() == 3.0
+
+
+def test_damaged_records_are_refused_by_name(tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    folder.append_steps([{"step": 1}])
+    with pytest.raises(InputError, match=r"Expected 99 bytes of records in .*steps\.jsonl.*--fresh"):
+        folder.cut_back(99, 1)
+    (tmp_path / "measures.jsonl").write_bytes(b'{"metric": "ece"}\n{"met\n{}\n')
+    with pytest.raises(InputError, match=r"line 2 of .*measures\.jsonl.*--fresh"):
+        folder.measures()
 
 
 def test_only_one_process_writes(tmp_path: Path) -> None:
@@ -104,3 +135,25 @@ def test_find_runs_says_what_is_missing(tmp_path: Path) -> None:
     assert [run.path.name for run in find_runs([tmp_path, tmp_path / "b"])] == ["c", "b"]
     with pytest.raises(InputError, match=r"has no spec\.json"):
         _ = RunFolder(tmp_path).spec
+
+
+@pytest.mark.parametrize("name", ["predictions/test.npz", "splits.npz"])
+def test_damaged_arrays_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    folder = started(tmp_path)
+    folder.write_predictions(Predictions(np.ones((4, 2), np.float32), np.array([0, 1, 0, 1]), "test"))
+    folder.write_rows({"test": Rows("all", np.arange(4))})
+    folder.finish({"passes": 1})
+    assert len(folder.predictions("test").labels) == len(folder.rows()["test"].numbers) == 4
+    content = (tmp_path / name).read_bytes()
+    for at in (10, 60, 150, len(content) - 30, len(content) - 3):  # also where an archive's own sums do not look
+        damaged = bytearray(content)
+        damaged[at] ^= 4
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(InputError, match=rf"{name} as it was written, but it is damaged.*--fresh"):
+            folder.predictions("test") if "predictions" in name else folder.rows()
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "checksums.json").unlink()  # as older versions left it
+    assert len(folder.predictions("test").labels) == len(folder.rows()["test"].numbers) == 4
+    (tmp_path / name).write_bytes(content[:100])
+    with pytest.raises(InputError, match=rf"{name} is damaged.*--fresh"):
+        folder.predictions("test") if "predictions" in name else folder.rows()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from surefoot.report.document import _hash
 from tests.patience import PATIENCE
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -39,3 +40,9 @@ def drawn_page(page: Path, profile: Path, *flags: str) -> str:
     command = [find_browser(), "--headless", "--no-sandbox", "--disable-gpu", *quiet, f"--user-data-dir={profile}"]
     command += ["--window-size=1200,900", "--virtual-time-budget=15000", *flags, "--dump-dom", page.resolve().as_uri()]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+
+
+def add_script(page: Path, script: str) -> None:
+    """Let a page run one more script at its end, whose hash its policy then names."""
+    text = page.read_text(encoding="utf-8").replace("script-src ", f"script-src {_hash(script)} ", 1)
+    page.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")

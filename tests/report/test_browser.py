@@ -17,7 +17,7 @@ from surefoot.report.shift import ShiftRow, ShiftSummary
 from surefoot.report.shift_figures import _curves
 from surefoot.report.summary import summarise
 from surefoot.statistics import Spread
-from tests.report.browser import drawn_page, find_browser
+from tests.report.browser import add_script, drawn_page, find_browser
 from tests.runs import MEASURES, fake_run
 
 SCRIPT = "<script>window.hacked = document.documentElement.dataset.trouble = 'hacked'</script>"
@@ -53,11 +53,10 @@ def test_the_switch_redraws_the_reliability_diagrams(tmp_path: Path) -> None:
     bars = {"as trained": 3, "after": 1}
     counted = {}
     for name in bars:
-        text = page.read_text(encoding="utf-8")
+        (tmp_path / "pressed.html").write_bytes(page.read_bytes())
         if name == "after":
             press = "setTimeout(() => document.querySelector('input[value=temperature]').click(), 1000)"
-            text = text.replace("</body>", f"<script>{press}</script></body>")
-        (tmp_path / "pressed.html").write_text(text, encoding="utf-8")
+            add_script(tmp_path / "pressed.html", press)
         document = drawn_page(tmp_path / "pressed.html", tmp_path / f"profile-{name[:2]}")
         assert "data-trouble" not in _root(document)
         first = re.search(r'<g class="trace bars".*?</g></g></g>', document, re.DOTALL)[0]
@@ -82,6 +81,16 @@ def test_a_missing_browser_fails_where_one_is_required(monkeypatch: pytest.Monke
         find_browser()
 
 
+def test_a_script_that_is_not_the_pages_own_does_not_run(tmp_path: Path) -> None:
+    page = write_page(summarise([fake_run(tmp_path, "sgd", 0)]), tmp_path / "r.html")
+    text = page.read_text(encoding="utf-8")
+    assert "unsafe-inline" not in text[: text.index("<style>")]
+    page.write_text(text.replace("</body>", "<script>document.title = 'it ran'</script></body>"), encoding="utf-8")
+    document = drawn_page(page, tmp_path / "profile")
+    assert "<title>it ran</title>" not in document
+    assert 'data-trouble="script-src-elem"' in _root(document)
+
+
 @pytest.mark.parametrize("width", [1200, 1280])
 def test_the_table_of_results_is_seen_whole(tmp_path: Path, width: int) -> None:
     """Three methods with intervals: no column is cut off, and nothing widens the page."""
@@ -100,8 +109,7 @@ def test_the_table_of_results_is_seen_whole(tmp_path: Path, width: int) -> None:
     page = write_page(summarise(runs), tmp_path / "report.html")
     sizes = "[e.clientWidth, e.scrollWidth]"
     tell = f"document.title = JSON.stringify([...document.querySelectorAll('html, .scroll')].map((e) => {sizes}))"
-    text = page.read_text(encoding="utf-8").replace("</body>", f"<script>{tell}</script></body>")
-    page.write_text(text, encoding="utf-8")
+    add_script(page, tell)
     document = drawn_page(page, tmp_path / "profile", f"--window-size={width},900")
     found = json.loads(re.search(r"<title>(\[\[.*?\]\])</title>", document)[1])
     assert len(found) == 5
@@ -114,8 +122,7 @@ def test_a_narrow_page_is_no_wider_than_its_window(tmp_path: Path) -> None:
         summarise([fake_run(tmp_path, m, s) for m in ("sgd", "sam") for s in (0, 1)]), tmp_path / "r.html"
     )
     tell = "const e = document.documentElement; document.title = JSON.stringify([e.clientWidth, e.scrollWidth])"
-    text = page.read_text(encoding="utf-8").replace("</body>", f"<script>{tell}</script></body>")
-    page.write_text(text, encoding="utf-8")
+    add_script(page, tell)
     document = drawn_page(page, tmp_path / "profile", "--window-size=500,900")
     seen, whole = json.loads(re.search(r"<title>(\[.*?\])</title>", document)[1])
     assert whole == seen <= 500

@@ -14,7 +14,7 @@ from surefoot.report.audit_page import write_audit_page
 from surefoot.report.quantities import QUANTITIES
 from surefoot.report.ranking import matrix
 from tests.auditing.made import made
-from tests.report.browser import drawn_page
+from tests.report.browser import add_script, drawn_page
 from tests.report.test_page import NASTY, figures, read
 
 NAMES = [NASTY, "a-very-long-name-of-a-run/with/folders/and-options=0.1", "b", "c"]
@@ -98,7 +98,7 @@ def test_the_page_is_seen_whole(found: dict, tmp_path: Path, width: int) -> None
         "[document.documentElement.dataset.drawn, document.documentElement.dataset.trouble ?? '', "
         "w(document.documentElement), [...document.querySelectorAll('.card')].map(w)], '*'))"
     )
-    page.write_text(page.read_text("utf-8").replace("</body>", f"<script>{tell}</script></body>"), "utf-8")
+    add_script(page, tell)
     # A window cannot be as narrow as a phone; a frame can.
     ask = (
         "addEventListener('message', ({data}) => { document.title = JSON.stringify(data) });"

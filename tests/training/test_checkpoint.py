@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from surefoot.errors import RunError
+from surefoot.errors import InputError, RunError
+from surefoot.records import checkpoints
 from surefoot.seeding import random_state, set_random_state
-from surefoot.training.checkpoint import load_checkpoint, load_checkpoints, pack, save_checkpoint, unpack
+from surefoot.training.checkpoint import load_checkpoint, load_checkpoints, pack, remove_others, save_checkpoint, unpack
 
 
 def test_a_tree_survives_the_disk(tmp_path: Path) -> None:
@@ -31,14 +33,14 @@ def test_nothing_is_pickled(tmp_path: Path) -> None:
         pack({"a": object()}, {})
     save_checkpoint(tmp_path, 1, {"w": torch.ones(1)}, {})
     names = sorted(path.name for path in (tmp_path / "step-00000001").iterdir())
-    assert names == ["model.safetensors", "state.json", "state.safetensors"]
+    assert names == ["checksums.json", "model.safetensors", "state.json", "state.safetensors"]
 
 
 def test_the_newest_stays_and_a_half_written_one_is_ignored(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 9, {"w": torch.ones(1)}, {"step": 9})
     save_checkpoint(tmp_path, 10, {"w": torch.ones(1)}, {"step": 10})
     (tmp_path / ".step-00000011.1.tmp").mkdir()
-    assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-00000010"]
+    assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-00000009", "step-00000010"]
     found = load_checkpoint(tmp_path)
     assert found is not None
     assert found[1]["step"] == 10
@@ -83,7 +85,7 @@ def test_what_somebody_put_beside_checkpoints_stays(tmp_path: Path) -> None:
     newest = load_checkpoint(tmp_path)
     assert newest is not None
     assert newest[1]["step"] == 3
-    assert [state["step"] for _, state in load_checkpoints(tmp_path)] == [3]
+    assert [state["step"] for _, state in load_checkpoints(tmp_path)] == [2, 3]
 
 
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:
@@ -101,3 +103,43 @@ def test_all_generators_are_restored() -> None:
     draw()
     set_random_state(unpack(packed, tensors))
     assert draw() == first
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.safetensors", "state.json", "member-0000.safetensors"])
+def test_a_flipped_bit_is_refused_by_name_and_says_where_to_go_on(tmp_path: Path, name: str) -> None:
+    for step in (1, 2):
+        state = {"step": step, "m": torch.ones(3)}
+        save_checkpoint(tmp_path, step, {"w": torch.ones(8)}, state, [{"w": torch.zeros(4)}])
+    damaged = tmp_path / "step-00000002" / name
+    content = bytearray(damaged.read_bytes())
+    content[-3] ^= 1
+    damaged.write_bytes(content)
+    with pytest.raises(InputError, match=rf"{name} as it was written, but it is damaged.*step-00000001.*--fresh"):
+        load_checkpoint(tmp_path)
+    shutil.rmtree(tmp_path / "step-00000002")
+    found = load_checkpoint(tmp_path)
+    assert found is not None
+    assert found[1]["step"] == 1
+    damaged = tmp_path / "step-00000001" / name
+    damaged.unlink()
+    if name != "state.json":  # without which it counts as none
+        with pytest.raises(InputError, match=rf"{name} as it was written, but it is missing\. Begin anew with --fresh"):
+            load_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_of_an_older_version_has_no_hashes(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, {"w": torch.ones(8)}, {"step": 1})
+    (tmp_path / "step-00000001" / "checksums.json").unlink()
+    found = load_checkpoint(tmp_path)
+    assert found is not None
+    assert found[1]["step"] == 1
+
+
+def test_the_last_checkpoint_is_alone_also_after_a_kill_while_others_are_removed(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save_checkpoint(tmp_path, step, {"w": torch.ones(1)}, {"step": step})
+    assert [path.name[-1] for path in checkpoints(tmp_path)] == ["2", "3"]
+    remove_others(tmp_path, tmp_path / "step-00000003", lambda step: False, is_last=True)
+    assert [path.name[-1] for path in checkpoints(tmp_path)] == ["3"]
+    save_checkpoint(tmp_path, 4, {"w": torch.ones(1)}, {"step": 4}, is_last=True)
+    assert [path.name[-1] for path in checkpoints(tmp_path)] == ["4"]

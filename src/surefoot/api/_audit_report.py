@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from surefoot.api._frames import MEASURES, frame, group_rows, measure_rows, write_json, write_rows
 from surefoot.api._text import as_text
 from surefoot.errors import InputError
+from surefoot.harmless import harmless_values
 from surefoot.places import place, written
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class AuditReport:
         """Lay everything out for a terminal: tables and texts that rich prints."""
         from surefoot.report.audit_tables import audit_text
 
-        found = self.to_json()
+        found = harmless_values(self.to_json())
         yield from audit_text(found["audits"], found["comparison"], found["ranking"])
 
     def to_frame(self) -> Any:

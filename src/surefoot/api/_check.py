@@ -21,6 +21,7 @@ from surefoot.api._audit import (
 )
 from surefoot.api._text import as_text
 from surefoot.errors import InputError
+from surefoot.harmless import harmless_values
 from surefoot.places import place
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class CheckReport:
         """Lay everything out for a terminal: tables and texts that rich prints."""
         from surefoot.report.gate_tables import gate_text
 
-        yield from gate_text(self.to_json())
+        yield from gate_text(harmless_values(self.to_json()))
 
     def __str__(self) -> str:
         """Write what ``surefoot check`` prints."""

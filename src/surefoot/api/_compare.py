@@ -209,6 +209,9 @@ def _write_config(out: Path, words: Mapping[str, Any]) -> None:
     write_bytes(out / COMPARISON, to_toml(words).encode())
 
 
+MOST_SEEDS = 10_000
+
+
 def read_seeds(seeds: str | int | Sequence[int]) -> list[int]:
     """Read seeds as people write them: how many, or which.
 
@@ -232,6 +235,8 @@ def read_seeds(seeds: str | int | Sequence[int]) -> list[int]:
         numbers = [int(piece) for piece in text.split(",") if piece.strip()]
     except ValueError as error:
         raise InputError(f"Expected seeds as a number or a list, but got {text!r}. Write 3, or 0,1,5.") from error
+    if len(numbers) == 1 and "," not in text and numbers[0] > MOST_SEEDS:
+        raise InputError(f"Expected at most {MOST_SEEDS:,} seeds, but got {numbers[0]:,}. Write 3, say.")
     found = list(range(numbers[0])) if len(numbers) == 1 and "," not in text else list(dict.fromkeys(numbers))
     if not found or min(found) < 0:
         raise InputError(f"Expected at least one seed ≥ 0, but got {text!r}. Write 3, or 0,1,5.")

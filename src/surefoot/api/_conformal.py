@@ -24,6 +24,7 @@ from surefoot.api._audit import (
 )
 from surefoot.api._text import as_text
 from surefoot.errors import InputError
+from surefoot.harmless import harmless_values
 
 if TYPE_CHECKING:
     from surefoot.auditing import AppliedSets, FittedSets
@@ -93,7 +94,7 @@ class SetsReport:
         """Lay everything out for a terminal: tables and texts that rich prints."""
         from surefoot.report.sets_tables import sets_text
 
-        yield from sets_text(self.to_json())
+        yield from sets_text(harmless_values(self.to_json()))
 
     def __str__(self) -> str:
         """Write what ``surefoot conformal`` prints."""
@@ -219,6 +220,7 @@ def apply_sets(
     skip_missing: bool = False,
     header: bool | None = None,
     model: str | None = None,
+    trust: bool = False,
     on_rows: OnRows | None = None,
 ) -> AppliedSets:
     """Add a prediction set to every row of a file; never to the rows that the sets were fitted on.
@@ -238,6 +240,7 @@ def apply_sets(
         skip_missing: Refused: every row gets a set, or none does.
         header: Whether the first line of a ``.csv`` holds names; None: its cells tell.
         model: Which one, where a file holds several.
+        trust: Import a score of others that the sets name.
         on_rows: Called while reading.
 
     Returns:
@@ -253,18 +256,19 @@ def apply_sets(
         weights_are=weights_are,
         header=header,
     )
-    return apply(sets, source, out, model=model, on_rows=on_rows, **told)
+    return apply(sets, source, out, model=model, trust=trust, on_rows=on_rows, **told)
 
 
-def load_sets(path: Path | str) -> PredictionSets:
+def load_sets(path: Path | str, *, trust: bool = False) -> PredictionSets:
     """Read prediction sets that were saved.
 
     Args:
         path: A ``.json`` file.
+        trust: Import a score of others that it names.
 
     Returns:
         The sets: ``sets(probs)`` says which classes are in them, ``names(probs)`` what these are called.
     """
     from surefoot.prediction_sets import load_sets as load
 
-    return load(path)
+    return load(path, trust=trust)

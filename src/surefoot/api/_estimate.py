@@ -11,6 +11,7 @@ from surefoot.api._audit import LABELS_ARE, LOGITS, MODEL, PERCENT, PROBS, SCORE
 from surefoot.api._check import NO_WEIGHTS
 from surefoot.api._text import as_text
 from surefoot.errors import InputError
+from surefoot.harmless import harmless_values
 
 if TYPE_CHECKING:
     from surefoot.auditing import Estimate
@@ -44,7 +45,7 @@ class EstimateReport:
         """Lay everything out for a terminal: tables and texts that rich prints."""
         from surefoot.report.estimate_tables import estimate_text
 
-        yield from estimate_text(self.to_json())
+        yield from estimate_text(harmless_values(self.to_json()))
 
     def __str__(self) -> str:
         """Write what ``surefoot estimate`` prints."""

@@ -80,15 +80,21 @@ class Run:
         columns = {f"logit_{name}": column for name, column in zip(names, logits.T, strict=True)}
         return table({"split": splits, "label": labels, **columns})
 
-    def model(self) -> nn.Module:
+    def model(self, *, trust: bool = False) -> nn.Module:
         """Return the trained network in eval mode.
+
+        Args:
+            trust: Import code of others that the folder names, such as a network of one's own.
+
+        Returns:
+            The network.
 
         Raises:
             InputError: If the run has no checkpoint, or trained several networks.
         """
         from surefoot.trained import trained_model
 
-        return trained_model(self.folder)
+        return trained_model(self.folder, trust=trust)
 
     def __repr__(self) -> str:
         """Name method, seed and folder."""

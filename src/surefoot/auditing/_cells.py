@@ -23,7 +23,10 @@ def number(value: Any) -> float:
     """
     if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
         return float("nan")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return float("inf") if value > 0 else float("-inf")
 
 
 def numbers_or_none(values: Column) -> Array | None:
@@ -56,6 +59,8 @@ def floats(values: Column, name: str, start: int, where: str) -> Array:
         if isinstance(values[0], str):
             return np.fromiter(map(float, values), np.float64, len(values))
         return np.array(values, np.float64)
+    except OverflowError:  # a whole number of hundreds of digits
+        return np.array([number(value) for value in values])
     except (ValueError, TypeError):
         return _with_gaps(values, name, start, where)
 

@@ -97,8 +97,8 @@ def _rows(logits: Array, labels: Array, weights: Array | None) -> Predictions:
 
 
 def _nll(sure: Tensor, right: Tensor, weights: Tensor | None) -> float:
-    tiny = torch.finfo(torch.float32).tiny
-    return -weighted_mean(torch.where(right, sure, 1 - sure).clamp(min=tiny).log(), weights).item()
+    given = torch.where(right, sure, 1 - sure).double()
+    return -weighted_mean(given.where(given > 0, torch.finfo(torch.float32).tiny).log(), weights).item()
 
 
 def _repair(

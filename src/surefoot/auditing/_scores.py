@@ -22,6 +22,7 @@ from surefoot.auditing._stored import StoredArray, arrays_in
 from surefoot.auditing._told import Said
 from surefoot.auditing._values import from_percent
 from surefoot.errors import InputError
+from surefoot.logs import finite_logs
 from surefoot.places import unzipped
 
 _RANK = {"logits": 0, "probs": 1, "scores": 2}
@@ -310,5 +311,5 @@ def _as_logits(raw: Array, kind: Kind, start: int, where: str) -> Array:
         raise InputError(f"Expected {what}, but row {start + row} has {shown} in {where}. Correct it, or leave it out.")
     if kind == "logits":
         return scores
-    logits: Array = np.log(np.maximum(scores, float(np.finfo(np.float32).tiny)))
-    return logits
+    with np.errstate(divide="ignore"):
+        return finite_logs(np.log(scores), single=raw.dtype.kind == "f" and raw.dtype.itemsize <= 4)

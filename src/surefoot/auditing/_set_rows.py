@@ -12,9 +12,8 @@ from surefoot.auditing._reading import OnRows
 from surefoot.auditing._sampling import Sample, halves
 from surefoot.auditing._source import Source
 from surefoot.auditing._walking import log_probs
+from surefoot.logs import finite_logs
 from surefoot.schema import Predictions
-
-_TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def rows_of(source: Source, where: str, on_rows: OnRows | None = None) -> Iterat
         else:
             logits = log_probs(chunk, source, start, where).numpy()
             if source.form != "choices":  # of which those that a row does not have stay at −∞
-                logits = np.maximum(logits, np.log(_TINY))
+                logits = finite_logs(logits, single=chunk.scores.dtype == np.float32)
         start += len(chunk.labels)
         yield Rows(logits, chunk.labels, halves(chunk.rows), chunk.weights, chunk.groups, chunk.rows)
         if on_rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,6 +14,12 @@ import numpy as np
 from surefoot.auditing._labels import Array
 from surefoot.errors import InputError
 from surefoot.places import unzipped
+
+_UNREADABLE = (
+    *(ValueError, TypeError, SyntaxError, OverflowError, RecursionError, MemoryError, tokenize.TokenError),
+    *(EOFError, OSError, zipfile.BadZipFile, zlib.error, RuntimeError),
+)
+_MOST_VALUES = 1 << 46  # more than any file has
 
 
 class StoredArray:
@@ -33,7 +41,8 @@ class StoredArray:
             version = np.lib.format.read_magic(self._file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             header: tuple[tuple[int, ...], bool, np.dtype[np.generic]] = read(self._file)
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+            _check_shape(header[0])
+        except _UNREADABLE as error:
             raise InputError(
                 f"Expected a NumPy array, but {self._where} is none ({_one_line(error)}). Save it with np.savez."
             ) from error
@@ -92,6 +101,11 @@ class StoredArray:
         return values.astype(self.dtype.newbyteorder("="), copy=False)
 
 
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if any(length < 0 for length in shape) or math.prod(shape) > _MOST_VALUES or len(shape) > 32:
+        raise ValueError(f"its header says that its shape is {str(shape)[:80]}")
+
+
 def arrays_in(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:
     """Say what arrays there are, without reading them."""
     try:
@@ -102,7 +116,12 @@ def arrays_in(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generi
                     with archive.open(name) as file:
                         rows = StoredArray(file, f"{path.name}:{name.removesuffix('.npy')}")
                         shapes[name.removesuffix(".npy")] = rows.shape, rows.dtype
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
+    except RuntimeError as error:  # how zipfile asks for a password
+        raise InputError(
+            f"Expected an .npz file without a password, but {path.name} is encrypted or damaged ({_one_line(error)}). "
+            "Save it with np.savez."
+        ) from error
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise InputError(
             f"Expected an .npz file, but {path.name} is cut off, damaged or none ({_one_line(error)}). Copy it again."
         ) from error

@@ -151,8 +151,8 @@ def _risk(logits: Array, index: int) -> Tensor:
 
 
 def _nll(risk: Tensor, happened: Tensor, weights: Tensor | None) -> float:
-    tiny = torch.finfo(torch.float32).tiny
-    return -mean(torch.where(happened, risk, 1 - risk).clamp(min=tiny).log(), weights).item()
+    given = torch.where(happened, risk, 1 - risk).double()
+    return -mean(given.where(given > 0, torch.finfo(torch.float32).tiny).log(), weights).item()
 
 
 def _repairs(

@@ -20,6 +20,7 @@ from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import ALWAYS, MOST_RANKED, SAMPLED_VALUES, B, OnRows, Reading, part_of, room_for
 from surefoot.auditing._sampling import digest, halves
 from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
+from surefoot.logs import finite_logs
 from surefoot.metrics import Stream
 from surefoot.metrics._weights import require_weights
 from surefoot.metrics._wide import wide_rows
@@ -29,7 +30,6 @@ from surefoot.schema import Form
 if TYPE_CHECKING:
     from surefoot.auditing._slicing import Slicing
 
-_TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0 where a logarithm is needed
 _UNSURE = 1e-3  # what is fitted where somebody says 0 % or 100 %, which has no log-odds
 
 
@@ -154,14 +154,14 @@ def log_probs(chunk: Chunk, source: Source, start: int, where: str) -> Tensor:
     return scores.log_()
 
 
-def _logits(log_p: Tensor, source: Source) -> Tensor:
+def _logits(log_p: Tensor, source: Source, single: bool) -> Tensor:
     """Make logits of probabilities: 0 becomes a very small one, a confidence of 0 or 1 a little less extreme.
 
     Absent choices stay absent.
     """
     if source.form == "confidence":
         return torch.where(log_p.isinf(), math.log(_UNSURE), log_p)
-    return log_p if source.form == "choices" else log_p.clamp(min=float(np.log(_TINY)))
+    return log_p if source.form == "choices" else torch.from_numpy(finite_logs(log_p.numpy(), single=single))
 
 
 def walk(
@@ -184,7 +184,7 @@ def walk(
         if source.kind == "logits":
             logits = torch.from_numpy(chunk.scores if wide else chunk.scores.astype(np.float64))
         else:
-            logits = _logits(log_probs(chunk, source, start, where), source)
+            logits = _logits(log_probs(chunk, source, start, where), source, chunk.scores.dtype == np.float32)
         start += len(chunk.labels)
         yield logits, torch.from_numpy(chunk.labels), weights_of(chunk), chunk.rows
         if on_rows:
@@ -194,7 +194,7 @@ def walk(
 def _logits_of(chunk: Chunk, source: Source, log_p: Tensor) -> Array:
     if source.kind == "logits":
         return chunk.scores
-    found: Array = _logits(log_p, source).numpy().astype(chunk.scores.dtype)
+    found: Array = _logits(log_p, source, chunk.scores.dtype == np.float32).numpy().astype(chunk.scores.dtype)
     return found
 
 

@@ -62,6 +62,7 @@ def apply_sets(
     out: Path | str,
     *,
     model: str | None = None,
+    trust: bool = False,
     on_rows: OnRows | None = None,
     **told: Unpack[Told],
 ) -> AppliedSets:
@@ -73,6 +74,7 @@ def apply_sets(
         out: The file to write; its ending says the format. An ``.npz`` gets an array ``sets``, True for the classes in
             the set, and ``set_size``.
         model: Which one, where the file holds several.
+        trust: Import a score of others that the sets name.
         on_rows: Called while reading.
         **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
 
@@ -83,7 +85,7 @@ def apply_sets(
         SplitError: If the sets were fitted on these very rows.
         InputError: If they are for other classes.
     """
-    fitted, about = load_sets(sets), load_sets_about(sets)
+    fitted, about = load_sets(sets, trust=trust), load_sets_about(sets, trust=trust)
     path, out, where = whole(place(path)), place(out), place(path).name
     check_format(out)
     check_output(out, [*files_of(path, told.get("labels")), sets])

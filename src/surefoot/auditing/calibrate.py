@@ -22,7 +22,9 @@ from surefoot.places import written
 from surefoot.registry import CALIBRATORS
 
 COMPARED_VALUES = 200_000  # rows × classes on which all calibrators are compared
-LEAST_COMPARED = 2_000  # rows, however many classes there are
+LEAST_COMPARED = 2_000  # rows, where there are more classes
+MOST_COMPARED_VALUES = 1_000_000  # but of very many classes no more rows × classes than this
+FEWEST_COMPARED = 100  # rows, however many classes there are
 FITTED_VALUES = 4_000_000  # rows × classes on which the chosen one is fitted
 
 
@@ -176,7 +178,7 @@ def calibrate(
     if len(reading.labels) < 2 * n_folds:
         raise InputError(f"Expected at least {2 * n_folds} rows to compare on, but {where} has {reading.n}. Give more.")
     every = reading.predictions()
-    compared = every.rows(slice(max(LEAST_COMPARED, COMPARED_VALUES // every.logits.shape[1])))
+    compared = every.rows(slice(_rows_compared(every.logits.shape[1])))
     names = [wanted] if wanted is not None and wanted != NONE else CALIBRATORS_OF.get(rows.form)
     comparison = compare_calibrators(compared, names, n_folds=n_folds, on_step=on_step)
     chosen, calibrator = wanted or comparison.best, comparison.calibrator
@@ -202,6 +204,17 @@ def calibrate(
         },
         notes=(*reading.doubts, *rows.notes),
     )
+
+
+def _rows_compared(n_classes: int) -> int:
+    """Return on how many rows calibrators are compared, so that it takes seconds.
+
+    Example:
+        >>> [_rows_compared(n) for n in (10, 100, 1_000, 20_000)]
+        [20000, 2000, 1000, 100]
+    """
+    wide = max(FEWEST_COMPARED, MOST_COMPARED_VALUES // n_classes)
+    return min(max(LEAST_COMPARED, COMPARED_VALUES // n_classes), wide)
 
 
 def _finite_mean(reading: Reading) -> float:

@@ -114,7 +114,9 @@ def _seconds(n: int, n_classes: int) -> float:
     return float(n_classes * 10 * n ** (1 / 3) * (1.5e-4 + 8e-9 * n))
 
 
-@CALIBRATORS.register("bbq", reference="Naeini et al. 2015", keeps_order=False, seconds=_seconds)
+@CALIBRATORS.register(
+    "bbq", reference="Naeini et al. 2015", keeps_order=False, parameters=lambda k: k, seconds=_seconds
+)
 def fit_bbq(predictions: Predictions, *, smoothing: float | None = None) -> BBQ:
     """BBQ: for each class an average of equal-mass binnings, weighed by how well each explains the labels.
 

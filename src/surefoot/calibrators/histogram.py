@@ -31,7 +31,7 @@ class Histogram(Stepwise):
     name: ClassVar[str] = "histogram"
 
 
-@CALIBRATORS.register("histogram", reference="Zadrozny and Elkan 2001", keeps_order=False)
+@CALIBRATORS.register("histogram", reference="Zadrozny and Elkan 2001", keeps_order=False, parameters=lambda k: k)
 def fit_histogram(predictions: Predictions, *, n_bins: int = 15, smoothing: float | None = None) -> Histogram:
     """Histogram binning: for each class, the share of hits in equal-width bins (a, b]; empty bins keep their centre.
 

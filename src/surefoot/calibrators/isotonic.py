@@ -153,7 +153,7 @@ def _ranks(scores: Array, places: Array) -> tuple[Array, Array, Array]:
     return left + left_out, right + left_out, some[np.maximum(left - 1, 0)]
 
 
-@CALIBRATORS.register("isotonic", reference="Zadrozny and Elkan 2002", keeps_order=False)
+@CALIBRATORS.register("isotonic", reference="Zadrozny and Elkan 2002", keeps_order=False, parameters=lambda k: k)
 def fit_isotonic(predictions: Predictions, *, smoothing: float | None = None) -> Isotonic:
     """Isotonic regression: for each class the rising curve closest to the labels, then divided by the row's sum.
 

@@ -113,7 +113,11 @@ def _tangent(x: Array, y: Array, before: Whole, after: Whole, hit: float) -> Arr
 
 
 @CALIBRATORS.register(
-    "venn_abers", reference="Vovk et al. 2015, arXiv:1511.00213", keeps_order=False, seconds=lambda n, k: 2e-6 * n * k
+    "venn_abers",
+    reference="Vovk et al. 2015, arXiv:1511.00213",
+    keeps_order=False,
+    parameters=lambda k: k,
+    seconds=lambda n, k: 2e-6 * n * k,
 )
 def fit_venn_abers(predictions: Predictions) -> VennAbers:
     """Venn–Abers: isotonic regression with each new row counted as a hit and as a miss, merged; no zeros.

@@ -6,6 +6,7 @@ Results go to stdout, progress and errors to stderr. Exit code 0 is success, 1 a
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -15,8 +16,10 @@ from typing import NoReturn
 import typer
 
 from surefoot.cli.app import app
+from surefoot.cli.troubles import told
 from surefoot.clusters import is_first_process
 from surefoot.errors import SurefootError
+from surefoot.harmless import harmless
 
 # click's UsageError, wherever this version of typer keeps it
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -29,8 +32,10 @@ for _commands in _COMMANDS:  # in the order of --help
 
 def main() -> None:
     """Run a command and turn every failure into one line and an exit code."""
-    sys.path.insert(0, os.getcwd())  # users name their own parts as module:function
     warnings.showwarning = _warn
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what its encoding has no character for is shown by number
+            stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in sys.argv  # wherever it stands
     try:
         code = app([word for word in sys.argv[1:] if word != "--debug"], standalone_mode=False)
@@ -48,9 +53,15 @@ def main() -> None:
         code = INTERRUPTED
     except BrokenPipeError:
         os._exit(0)  # the reader, such as `head`, has seen enough
+    except SystemExit as error:  # how rich tells of a pipe that is closed
+        if isinstance(error.__context__, BrokenPipeError):
+            os._exit(0)
+        raise
     except Exception as error:
         if debug:
             raise
+        if known := told(error):
+            _fail(*known)
         _fail(f"Something unexpected happened ({type(error).__name__}: {error}). Add --debug to see where.", 1)
     if code == INTERRUPTED:  # some versions of typer turn an interrupt into its exit code themselves
         _fail("Interrupted. What was finished is kept; run the same command again to go on.", INTERRUPTED)
@@ -58,11 +69,11 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print("Error: " + " ".join(message.split()), file=sys.stderr)
+    print("Error: " + harmless(" ".join(message.split())), file=sys.stderr)
     sys.exit(code)
 
 
 def _warn(message: Warning | str, *place: object, **more: object) -> None:
     if not is_first_process():  # of several that train together, which all say the same
         return
-    print("Warning: " + " ".join(str(message).split()), file=sys.stderr)
+    print("Warning: " + harmless(" ".join(str(message).split())), file=sys.stderr)

@@ -21,6 +21,9 @@ app = typer.Typer(
 RUNS = Path("surefoot-runs")
 
 Threads = Annotated[int, typer.Option(help="Threads of torch; the last bits depend on it.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Import code that a run folder names, such as a network of one's own.")
+]
 Metrics = Annotated[
     str | None,
     typer.Option(help="What to show: ece,nll,brier; ece:n_bins=30; ece@temperature; your own as module:function."),

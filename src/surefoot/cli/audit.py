@@ -18,6 +18,7 @@ from surefoot.cli.next_step import next_steps
 from surefoot.cli.options import options_of
 from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
+from surefoot.harmless import harmless
 from surefoot.places import place
 
 if TYPE_CHECKING:
@@ -75,12 +76,16 @@ def _audit(files: list[Path], options: dict[str, Any], out: Path | None, page: b
         report = api.audit(*files, **options, on_rows=on_rows)
     found = report.to_json()
     nexts = next_steps(files, found["audits"], options)
-    if page:
-        report.write_page(target, command=shlex.join(["surefoot", *sys.argv[1:]]), repairs=nexts)
-    if as_json:
-        print(json.dumps({**found, "page": str(target) if page else None}, indent=2, ensure_ascii=False))
-        return
-    _print_audit(report, nexts, target if page else None)
+    try:  # the answer first: it must not be lost with a page that cannot be written, nor the page with a closed pipe
+        if as_json:
+            print(json.dumps({**found, "page": str(target) if page else None}, indent=2, ensure_ascii=False))
+        else:
+            _print_audit(report, nexts)
+    finally:
+        if page:
+            report.write_page(target, command=shlex.join(["surefoot", *sys.argv[1:]]), repairs=nexts)
+    if page and not as_json:
+        print(harmless(f"Page: {target}"))
 
 
 def _weights(named: str | None, none: bool) -> str | bool | None:
@@ -122,19 +127,18 @@ def _stem(files: Sequence[Path]) -> str:
     return "-".join([*(different[:3] if rest else different), *rest])
 
 
-def _print_audit(report: api.AuditReport, nexts: Sequence[tuple[str, str]], page: Path | None) -> None:
-    from rich.console import Console
+def _print_audit(report: api.AuditReport, nexts: Sequence[tuple[str, str]]) -> None:
     from rich.text import Text
 
-    console = Console()
+    from surefoot.cli.console import terminal
+
+    console = terminal()
     for part in report.parts():
         # Sentences stay on one line for other programs; a terminal wraps them itself.
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
     for audit, (command, note) in zip(report.audits, nexts, strict=True):
         if audit.verdict.finding != "calibrated" and audit.labels is None:
-            print(f"Next: {command}" + (f", {note}" if note else ""))
-    if page is not None:
-        print(f"Page: {page}")
+            print(harmless(f"Next: {command}" + (f", {note}" if note else "")))
 
 
 @app.command()
@@ -208,22 +212,21 @@ def _print_fitted(fitted: Fitted, saved: Path, as_json: bool, ending: str) -> No
     if as_json:
         print(json.dumps({**values, "saved": str(saved)}, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
-
+    from surefoot.cli.console import terminal
     from surefoot.report.audit_tables import calibrators_table
 
-    print(f"{values['use']}.\n")
-    Console().print(calibrators_table(values), highlight=False)
+    print(harmless(f"{values['use']}."), end="\n\n")
+    terminal().print(calibrators_table(values), highlight=False)
     print()
     _print_notes(fitted.notes)
-    print(f"Read: {fitted.file}: {fitted.took}.")
-    print(f"Saved: {saved}" + (", which changes nothing" if fitted.calibrator.name == "none" else ""))
-    print(f"Next: surefoot calibrate OTHER{ending} --apply {shlex.quote(str(saved))} --out repaired{ending}")
+    print(harmless(f"Read: {fitted.file}: {fitted.took}."))
+    print(harmless(f"Saved: {saved}" + (", which changes nothing" if fitted.calibrator.name == "none" else "")))
+    print(harmless(f"Next: surefoot calibrate OTHER{ending} --apply {shlex.quote(str(saved))} --out repaired{ending}"))
 
 
 def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        print(f"Note: {note}")
+        print(harmless(f"Note: {note}"))
 
 
 def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
@@ -237,10 +240,12 @@ def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
         ece = [f"{100 * each.ece.estimate:.1f} %" for each in (applied.before, applied.after)]
         nll = [f"{each.nll:.3f}" for each in (applied.before, applied.after)]
         of = "ECE" if applied.of == "confidence" else f"mean {applied.of} from {mean[0]} to {mean[1]}, its ECE"
-        print(f"{applied.calibrator} brings {of} from {ece[0]} to {ece[1]} and NLL from {nll[0]} to {nll[1]}.")
+        print(
+            harmless(f"{applied.calibrator} brings {of} from {ece[0]} to {ece[1]} and NLL from {nll[0]} to {nll[1]}.")
+        )
     else:
         means = f"mean {applied.of} from {mean[0]} to {mean[1]}"
-        print(f"{applied.calibrator} brings the {means}; no labels to score it by.")
+        print(harmless(f"{applied.calibrator} brings the {means}; no labels to score it by."))
     _print_notes(applied.notes)
-    print(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}.")
-    print(f"Written: {written}")
+    print(harmless(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}."))
+    print(harmless(f"Written: {written}"))

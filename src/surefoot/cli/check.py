@@ -12,6 +12,7 @@ from surefoot import api
 from surefoot.cli.app import AsJson, app
 from surefoot.cli.options import options_of
 from surefoot.errors import InputError
+from surefoot.harmless import harmless
 from surefoot.places import is_address
 
 
@@ -74,11 +75,12 @@ def _check_written(file: Path, options: dict[str, Any], *written: Path | None) -
 
 
 def _print(report: api.CheckReport, save: Path | None) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    from surefoot.cli.console import terminal
+
+    console = terminal()
     for part in report.parts():
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
     if save is not None:
-        print(f"Not saved: {save}, because the gate is broken." if report.broken else f"Saved: {save}")
+        print(harmless(f"Not saved: {save}, because the gate is broken." if report.broken else f"Saved: {save}"))

@@ -16,6 +16,7 @@ from surefoot.cli.audit import NoWeights, _one_thread, _stem, _weights, _written
 from surefoot.cli.options import options_of
 from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
+from surefoot.harmless import harmless
 from surefoot.places import place
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def conformal(
         Path | None, typer.Option(help="Write the page with coverage and sizes, such as sets.html.")
     ] = None,
     no_weights: NoWeights = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="With --apply, import a score of others that the sets name.")
+    ] = False,
     format_: Annotated[str | None, typer.Option("--format", help=FORMAT)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +58,7 @@ def conformal(
     _one_thread()
     with with_stdin([file], format_) as (found,):
         if apply_ is not None:
-            _apply(found, apply_, out, page, options, as_json)
+            _apply(found, apply_, out, page, {**options, "trust": trust}, as_json)
         else:
             _fit(found, out, page, options, as_json)
 
@@ -87,16 +91,17 @@ def _fit(file: Path, out: Path | None, page: Path | None, options: dict[str, Any
 
 
 def _print(report: api.SetsReport, target: Path, page: Path | None, ending: str) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    from surefoot.cli.console import terminal
+
+    console = terminal()
     for part in report.parts():
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
-    print(f"Saved: {target}")
+    print(harmless(f"Saved: {target}"))
     if page is not None:
-        print(f"Page: {page}")
-    print(f"Next: surefoot conformal NEW{ending} --apply {shlex.quote(str(target))} --out with-sets{ending}")
+        print(harmless(f"Page: {page}"))
+    print(harmless(f"Next: surefoot conformal NEW{ending} --apply {shlex.quote(str(target))} --out with-sets{ending}"))
 
 
 def _apply(file: Path, sets: Path, out: Path | None, page: Path | None, options: dict[str, Any], as_json: bool) -> None:
@@ -122,7 +127,7 @@ def _print_applied(applied: AppliedSets, target: Path) -> None:
     empty = f", {100 * applied.empty:.0f} % none" if applied.empty >= 0.005 else ""
     found = applied.measures
     if found is None:
-        print(f"sets of {size}{empty}; no labels to measure coverage by.")
+        print(harmless(f"sets of {size}{empty}; no labels to measure coverage by."))
     else:
         level, low, high = (100 * each for each in (found.coverage.level, found.coverage.low, found.coverage.high))
         interval = f"{level:.0f} % interval {low:.1f}–{high:.1f}"
@@ -132,6 +137,6 @@ def _print_applied(applied: AppliedSets, target: Path) -> None:
             f"asked for {100 * found.wanted:g} %{held}."
         )
     for note in applied.notes:
-        print(f"Note: {note}")
-    print(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}.")
-    print(f"Written: {target}")
+        print(harmless(f"Note: {note}"))
+    print(harmless(f"Read: {applied.file}, {applied.n:,} {'row' if applied.n == 1 else 'rows'}: {applied.took}."))
+    print(harmless(f"Written: {target}"))

@@ -40,13 +40,14 @@ def list_data(as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from surefoot.cli.console import terminal
 
     table = Table("name", "where", "licence", box=None, padding=(0, 2, 0, 0))
     for row in rows:
         table.add_row(row.name, _where(row), row.licence or "")
-    Console().print(table, highlight=False, markup=False)
+    terminal().print(table, highlight=False, markup=False)
 
 
 def _where(row: Whereabouts) -> str:

@@ -37,9 +37,10 @@ def estimate(
     if as_json:
         print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    from surefoot.cli.console import terminal
+
+    console = terminal()
     for part in report.parts():
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))

@@ -38,14 +38,15 @@ def list_parts(
         found = {name: [_describe(part) for part in registry] for name, registry in chosen.items()}
         print(json.dumps(found, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from surefoot.cli.console import terminal
 
     for name, registry in chosen.items():
         table = Table("name", "what it is", "options", title=name, title_justify="left", box=None, padding=(0, 2, 0, 0))
         for part in registry:
             table.add_row(part.name, part.summary, ", ".join(map(str, part.options.values())))
-        Console().print(table, NOTES.get(name, ""), "")
+        terminal().print(table, NOTES.get(name, ""), "")
 
 
 def _describe(part: Part) -> dict[str, Any]:

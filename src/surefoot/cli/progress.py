@@ -19,6 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from surefoot.harmless import harmless
 from surefoot.report.numbers import show_seconds
 from surefoot.schema import MethodSpec
 from surefoot.studies.engine import Job, Listener, News
@@ -74,7 +75,7 @@ class _Display:
 
     def _print(self, what: str) -> None:
         line = f"{what} [{self._count()}{self._left()}]"
-        self.bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self.bars.console.print(harmless(line), highlight=False, markup=False, soft_wrap=True)
         self.printed = time.monotonic()
 
     def _work(self) -> float:
@@ -144,7 +145,7 @@ def reading(name: str) -> Iterator[Callable[[int, float | None], None]]:
         name: The file.
     """
     with _bars() as bars:
-        yield _on_rows(bars, name)
+        yield _on_rows(bars, harmless(name))
 
 
 @contextmanager
@@ -162,7 +163,7 @@ def fitting(name: str) -> Iterator[tuple[Callable[[int, float | None], None], Ca
                 task.append(bars.add_task("comparing calibrators", total=total, note=""))
             bars.update(task[0], completed=done, total=total, note=note)
 
-        yield _on_rows(bars, name), on_step
+        yield _on_rows(bars, harmless(name)), on_step
 
 
 def _on_rows(bars: Progress, name: str) -> Callable[[int, float | None], None]:
@@ -187,7 +188,7 @@ def downloading() -> Iterator[Callable[[str, int, int | None], None]]:
 
         def on_bytes(name: str, have: int, total: int | None) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total, note="")
+                tasks[name] = bars.add_task(harmless(name), total=total, note="")
             bars.update(tasks[name], completed=have, total=total, note=f"{have / 1e6:,.1f} MB")
 
         yield on_bytes
@@ -201,5 +202,5 @@ def counting(name: str) -> Iterator[Callable[[int, int, str], None]]:
         name: What is measured.
     """
     with _bars() as bars:
-        task = bars.add_task(name, total=None, note="")
+        task = bars.add_task(harmless(name), total=None, note="")
         yield lambda done, total, note: bars.update(task, completed=done, total=total, note=note)

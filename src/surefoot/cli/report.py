@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from surefoot.cli.app import RUNS, AsJson, Metrics, Threads, app
+from surefoot.cli.app import RUNS, AsJson, Metrics, Threads, Trust, app
+from surefoot.harmless import harmless
 
 
 @app.command()
@@ -16,6 +17,7 @@ def measure(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
     track: Annotated[str, typer.Option(help="What to measure: cheap, standard, full, or trackers by name.")] = "full",
     threads: Threads = 1,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure finished runs after the fact, at their checkpoints: curvature, margins, certificates.
@@ -29,17 +31,21 @@ def measure(
     from surefoot.trained import measure as measure_run
 
     trackers = read_track(track)
-    found = {str(run.path): measure_run(run.path, trackers, threads=threads) for run in find_runs(runs)}
+    found = {str(run.path): measure_run(run.path, trackers, threads=threads, trust=trust) for run in find_runs(runs)}
     if as_json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
         return
     for path, records in found.items():
-        print(path)
+        print(harmless(path))
         for record in records:
-            print(f"  {record['tracker']}, step {record['step']}")
+            print(harmless(f"  {record['tracker']}, step {record['step']}"))
             values = {key: value for key, value in record.items() if "/" in key or key == "failed"}
             for key, value in values.items():
-                print(f"    {key:<44} {value if value is None or isinstance(value, str) else format(value, '.5g')}")
+                print(
+                    harmless(
+                        f"    {key:<44} {value if value is None or isinstance(value, str) else format(value, '.5g')}"
+                    )
+                )
 
 
 @app.command()

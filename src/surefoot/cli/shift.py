@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from surefoot.cli.app import AsJson, Threads, app
+from surefoot.cli.app import AsJson, Threads, Trust, app
 from surefoot.errors import InputError
+from surefoot.harmless import harmless
 
 if TYPE_CHECKING:
     from surefoot.report.shift import ShiftSummary
@@ -33,6 +34,7 @@ def shift_runs(
         Path | None, typer.Option(help="Folder of CIFAR-10-C or CIFAR-100-C; else pictures are corrupted here.")
     ] = None,
     threads: Threads = 1,
+    trust: Trust = False,
     out: Annotated[Path | None, typer.Option(help="The page; else shift.html beside the runs.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -58,7 +60,7 @@ def shift_runs(
     check_output(target, [*published, *(path for run in found for path in run.files())])
     for run in found:
         with counting(run.path.name) as on_progress:
-            shift(run.path, wanted, n=n, published=files, threads=threads, on_progress=on_progress)
+            shift(run.path, wanted, n=n, published=files, threads=threads, trust=trust, on_progress=on_progress)
     summary = summarise(found)
     measured = summarise_shift(summary, n=n, published=files)
     if measured is None:
@@ -84,15 +86,14 @@ def _print(measured: ShiftSummary, page: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**measured.to_json(), "report": str(page)}, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
-
+    from surefoot.cli.console import terminal
     from surefoot.report.shift_tables import corruption_table, ood_table, shift_table
 
-    console = Console()
+    console = terminal()
     tables = [shift_table(measured), corruption_table(measured)] if measured.corruptions else []
     if any(row.ood for row in measured.rows):
         tables.append(ood_table(measured))
     for table in tables:
         console.print(table, "")
     console.print(measured.verdict(), highlight=False, markup=False)
-    print(f"Report: {page}")
+    print(harmless(f"Report: {page}"))

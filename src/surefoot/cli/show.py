@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from surefoot.api import ComparisonReport
+from surefoot.harmless import harmless
 from surefoot.records import RunFolder
 from surefoot.report.summary import Summary, summarise
 from surefoot.statistics import Spread
@@ -20,18 +21,20 @@ def show_summary(summary: Summary, page: Path, as_json: bool) -> None:
     from surefoot.report.page import write_page
 
     command = shlex.join(["surefoot", *sys.argv[1:]])
-    written = write_page(summary, page, command=command)
-    if as_json:
-        print(json.dumps({**to_json(summary), "report": str(written)}, indent=2, ensure_ascii=False))
-        return
-    from rich.console import Console
+    try:  # the answer first: it must not be lost with a page that cannot be written, nor the page with a closed pipe
+        if as_json:
+            print(json.dumps({**to_json(summary), "report": str(page)}, indent=2, ensure_ascii=False))
+        else:
+            from surefoot.cli.console import terminal
+            from surefoot.report.tables import summary_table
 
-    from surefoot.report.tables import summary_table
-
-    console = Console()
-    console.print(summary_table(summary, width=console.width))
-    console.print(verdict(summary), highlight=False, markup=False)
-    print(f"Report: {written}")
+            console = terminal()
+            console.print(summary_table(summary, width=console.width))
+            console.print(verdict(summary), highlight=False, markup=False)
+    finally:
+        written = write_page(summary, page, command=command)
+    if not as_json:
+        print(harmless(f"Report: {written}"))
 
 
 def show_comparison(found: ComparisonReport, as_json: bool) -> None:
@@ -39,14 +42,14 @@ def show_comparison(found: ComparisonReport, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
+    from surefoot.cli.console import terminal
 
-    console = Console()
+    console = terminal()
     for part in found.parts(console.width):
         console.print(part, highlight=False, markup=False)
-    print(f"Report: {found.page}")
+    print(harmless(f"Report: {found.page}"))
     if found.store:
-        print(f"Kept at: {found.store}, and in {found.page.parent} here")
+        print(harmless(f"Kept at: {found.store}, and in {found.page.parent} here"))
 
 
 def show_run(folder: RunFolder, metrics: Sequence[str] | None, as_json: bool) -> None:
@@ -65,9 +68,9 @@ def show_run(folder: RunFolder, metrics: Sequence[str] | None, as_json: bool) ->
         return ", ".join(f"{label} {value}" for label, value in shown)
 
     test, held_out = told(row.values), told(row.calibration)
-    print(f"test: {test}; {row.passes.mean:,.0f} gradient passes, {row.seconds.mean:.1f} s")
+    print(harmless(f"test: {test}; {row.passes.mean:,.0f} gradient passes, {row.seconds.mean:.1f} s"))
     if held_out:
-        print(f"calibration split, to choose by: {held_out}")
+        print(harmless(f"calibration split, to choose by: {held_out}"))
     if note := constant_note(row):
-        print(note)
-    print(f"Run: {folder.path}")
+        print(harmless(note))
+    print(harmless(f"Run: {folder.path}"))

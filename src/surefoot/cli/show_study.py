@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surefoot.errors import InputError
+from surefoot.harmless import harmless
 
 if TYPE_CHECKING:
     from surefoot.studies import SavedResult
@@ -34,8 +35,8 @@ def show_study(name: str, results: Path | None, out: Path | None, as_json: bool)
     _print(saved)
     names = ", ".join(drawing.figure for drawing in saved.drawings)
     if names:
-        print(f"Figures: {', '.join(figures) if figures else f'add --out FOLDER to draw {names}'}")
-    print(f"Read: {path}, with the records of {len(saved.runs)} runs")
+        print(harmless(f"Figures: {', '.join(figures) if figures else f'add --out FOLDER to draw {names}'}"))
+    print(harmless(f"Read: {path}, with the records of {len(saved.runs)} runs"))
 
 
 def _find(name: str, results: Path | None) -> Path:
@@ -58,17 +59,20 @@ def _print(saved: SavedResult) -> None:
     from surefoot.studies.pages import failures_of, measured_on, numbers_of, rule_of, table_of
 
     values = saved.values
-    print(f"{values['claim']}: {values['question']}\n")
-    print(f"{rule_of(values)}\n")
-    print(f"Published: {values['source'] or 'nothing'}. Measured: {measured_on(values)}, mean ± sd.\n")
+    print(harmless(f"{values['claim']}: {values['question']}"), end="\n\n")
+    print(harmless(f"{rule_of(values)}"), end="\n\n")
+    print(
+        harmless(f"Published: {values['source'] or 'nothing'}. Measured: {measured_on(values)}, mean ± sd."), end="\n\n"
+    )
     print("\n".join(_lines(*table_of(values["table"]))))
     print("\nNumbers that the rule goes by:")
     for name, number in numbers_of(values):
-        print(f"  {name}: {number}")
+        print(harmless(f"  {name}: {number}"))
     for failure in failures_of(values):
-        print(f"  failed: {failure}")
-    print(f"\nVerdict: {saved.verdict}")
-    print(f"Command: {values['command']}")
+        print(harmless(f"  failed: {failure}"))
+    print()
+    print(harmless(f"Verdict: {saved.verdict}"))
+    print(harmless(f"Command: {values['command']}"))
 
 
 def _lines(heads: list[str], rows: list[list[str]]) -> list[str]:

@@ -15,6 +15,7 @@ from surefoot.cli.app import AsJson, app
 from surefoot.cli.options import options_of
 from surefoot.cli.show_study import show_study
 from surefoot.errors import InputError
+from surefoot.harmless import harmless
 from surefoot.settings import Placement, spread
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def study(
     if names == ["results"]:
         from surefoot.studies.results import write_page
 
-        print(f"Results: {write_page(where)}")
+        print(harmless(f"Results: {write_page(where)}"))
         return 0
     place, placement = find_place(out or OUT, read_placement(**options))
     chosen = None if seeds is None else read_seeds(seeds)
@@ -91,7 +92,7 @@ def study(
     made = _run(names, _size(size), chosen, not resume, reuse, placement, place, where, more)
     _present(made, where, as_json)
     if placement.store and not as_json:
-        print(f"Kept at: {placement.store}, and in {place} here")
+        print(harmless(f"Kept at: {placement.store}, and in {place} here"))
     return 1 if any(result.runs.failed for result in made) else 0
 
 
@@ -114,7 +115,7 @@ def figure(
         raise InputError(
             f"Expected runs that recorded what {name!r} shows, but they did not. Run `surefoot measure` or use --track."
         )
-    print(f"Figure: {out}")
+    print(harmless(f"Figure: {out}"))
 
 
 def _local(out: str | Path) -> Path:
@@ -187,11 +188,11 @@ def _present(made: Sequence[Result], results: Path, as_json: bool) -> None:
         print(json.dumps({"studies": found, "page": str(page)}, indent=2, ensure_ascii=False))
         return
     for result in made:
-        print(f"{result.plan.claim}: {result.verdict}")
+        print(harmless(f"{result.plan.claim}: {result.verdict}"))
         for arm, errors in result.runs.failed.items():
             for seed, error in errors.items():
-                print(f"  {arm}, seed {seed}, failed: {error}")
-    print(f"Results: {page}")
+                print(harmless(f"  {arm}, seed {seed}, failed: {error}"))
+    print(harmless(f"Results: {page}"))
 
 
 def _list(as_json: bool) -> None:
@@ -210,10 +211,11 @@ def _list(as_json: bool) -> None:
         }
         print(json.dumps(text, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from surefoot.cli.console import terminal
 
     table = Table("name", "question", "seeds", box=None, padding=(0, 2, 0, 0))
     for name, each in found.items():
         table.add_row(name, each.question, ", ".join(f"{size} {n}" for size, n in each.seeds.items()))
-    Console().print(table)
+    terminal().print(table)

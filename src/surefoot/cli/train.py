@@ -10,6 +10,7 @@ from surefoot import api
 from surefoot.cli.app import AsJson, Metrics, app
 from surefoot.cli.options import Config, options_of
 from surefoot.clusters import is_first_process
+from surefoot.harmless import harmless
 
 
 @app.command()
@@ -32,7 +33,7 @@ def compare(options: dict[str, Any], config: Config = None, as_json: AsJson = Fa
     with following() as progress:
         found = api.compare(**options, progress=progress, command=command)
     for path, error in found.failed.items():
-        print(f"Error: {path.name}: {error}", file=sys.stderr)
+        print(f"Error: {harmless(path.name)}: {harmless(error)}", file=sys.stderr)
     show_comparison(found, as_json)
     return 1 if found.failed else 0
 

@@ -18,10 +18,13 @@ Marks = np.ndarray[Any, np.dtype[np.bool_]]
 _AT_ONCE = 1 << 17
 
 
+MOST_BINS = 10_000  # intervals need a thousand times as many numbers
+
+
 def check_bins(n_bins: int) -> None:
     """Refuse fewer than one bin."""
-    if n_bins < 1:
-        raise OptionError(f"Expected n_bins ≥ 1, but got {n_bins}. 15 is usual.")
+    if not 1 <= n_bins <= MOST_BINS:
+        raise OptionError(f"Expected n_bins from 1 to {MOST_BINS:,}, but got {n_bins:,}. 15 is usual.")
 
 
 def bin_index(values: Tensor, n_bins: int) -> Tensor:

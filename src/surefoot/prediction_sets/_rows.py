@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import InputError, SplitError
+from surefoot.logs import finite_logs
 from surefoot.prediction_sets._quantile import Array, check_weights
 from surefoot.schema import Form, Predictions
 
 _TOLERANCE = 1e-3  # of a row's sum; float16 rounds a softmax by up to half of it
-_TINY = float(np.finfo(np.float32).tiny)  # stands in for a probability of 0, as in files
 _NO_SETS = {
     "multilabel": "several labels can be true at once. Make a set of each label on its own",
     "confidence": "a confidence and whether it was right name no classes. Pass probabilities of all classes",
@@ -47,12 +47,13 @@ def check_probs(probs: Any, logits: Any, n_classes: int, form: Form = "multiclas
     if (probs is None) == (logits is None):
         raise InputError("Expected probs or logits, but got both or none. Pass one of them.")
     is_probs, given = logits is None, logits if probs is None else probs
-    rows = np.asarray(given.detach().cpu().double() if hasattr(given, "detach") else given)
+    rows = _array(given)
     if rows.ndim != 2 or rows.dtype.kind not in "fiu" or rows.shape[1] != n_classes:
         raise InputError(
             f"Expected {'probs' if is_probs else 'logits'} (n, {n_classes}), one column for each class that the sets "
             f"were fitted on, but got {rows.shape}. Pass those of the same model."
         )
+    single = rows.dtype.kind == "f" and rows.dtype.itemsize <= 4
     rows = rows.astype(np.float64)
     if is_probs:
         off = (np.abs(rows.sum(1) - 1) > _TOLERANCE) | (rows < 0).any(1) | ~np.isfinite(rows).all(1)
@@ -68,8 +69,8 @@ def check_probs(probs: Any, logits: Any, n_classes: int, form: Form = "multiclas
     if not is_probs:
         return rows
     with np.errstate(divide="ignore"):
-        found: Array = np.log(rows if form == "choices" else np.maximum(rows, _TINY))
-    return found
+        logs: Array = np.log(rows)
+    return logs if form == "choices" else finite_logs(logs, single=single)
 
 
 def check_rows(predictions: Predictions) -> tuple[Array, Array, Array | None]:
@@ -114,3 +115,12 @@ def check_form(form: Form) -> None:
     """Refuse predictions of which no set of classes can be made."""
     if form in _NO_SETS:
         raise InputError(f"Expected one true class per row for prediction sets, but in {form} rows {_NO_SETS[form]}.")
+
+
+def _array(given: Any) -> Array:
+    """Bring a tensor or an array to NumPy, and types of half precision that NumPy does not know to single."""
+    if not hasattr(given, "detach"):
+        return np.asarray(given)
+    given = given.detach().cpu()
+    found: Array = (given.float() if given.is_floating_point() and given.element_size() < 4 else given).numpy()
+    return found

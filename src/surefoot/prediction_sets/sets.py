@@ -14,6 +14,7 @@ import numpy as np
 
 from surefoot.calibrators import Calibrator
 from surefoot.errors import InputError
+from surefoot.imported import received
 from surefoot.places import fetched
 from surefoot.prediction_sets._draws import Array, draws_of
 from surefoot.prediction_sets._quantile import least_rows
@@ -152,11 +153,12 @@ class PredictionSets:
         return {"prediction_sets": values.pop("method"), **values}
 
     @staticmethod
-    def from_json(values: Mapping[str, Any]) -> PredictionSets:
+    def from_json(values: Mapping[str, Any], *, trust: bool = False) -> PredictionSets:
         """Read back what :meth:`to_json` wrote.
 
         Args:
             values: The plain values; ``about`` is passed over.
+            trust: Import a score of others that they name.
 
         Returns:
             The sets.
@@ -180,6 +182,8 @@ class PredictionSets:
                 f"Expected one threshold, or one for each of {plain['n_classes']} classes, but got {len(thresholds)}. "
                 "Fit the sets again."
             )
+        with received("saved prediction sets", trust=trust):
+            SETS.parse(str(values["prediction_sets"]))
         return PredictionSets(str(values["prediction_sets"]), **plain)
 
     def save(self, path: Path | str, about: Mapping[str, Any] | None = None) -> None:
@@ -223,11 +227,12 @@ def score(method: str, probs: Array, seed: int) -> Array:
     return found
 
 
-def load_sets(path: Path | str) -> PredictionSets:
+def load_sets(path: Path | str, *, trust: bool = False) -> PredictionSets:
     """Read prediction sets that were saved.
 
     Args:
         path: A ``.json`` file.
+        trust: Import a score of others that it names.
 
     Returns:
         The sets: ``sets(probs)`` says which classes are in them.
@@ -236,14 +241,15 @@ def load_sets(path: Path | str) -> PredictionSets:
         InputError: If the file holds none.
     """
     with fetched(path) as here:
-        return _read(here)[0]
+        return _read(here, trust)[0]
 
 
-def load_sets_about(path: Path | str) -> dict[str, Any]:
+def load_sets_about(path: Path | str, *, trust: bool = False) -> dict[str, Any]:
     """Read what was saved about prediction sets.
 
     Args:
         path: A ``.json`` file.
+        trust: Import a score of others that it names.
 
     Returns:
         What :meth:`PredictionSets.save` was told; empty if nothing.
@@ -252,12 +258,12 @@ def load_sets_about(path: Path | str) -> dict[str, Any]:
         InputError: If the file holds none.
     """
     with fetched(path) as here:
-        return _read(here)[1]
+        return _read(here, trust)[1]
 
 
-def _read(path: Path) -> tuple[PredictionSets, dict[str, Any]]:
+def _read(path: Path, trust: bool) -> tuple[PredictionSets, dict[str, Any]]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        return PredictionSets.from_json(values), dict(values.get("about", {}))
+        return PredictionSets.from_json(values, trust=trust), dict(values.get("about", {}))
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise InputError(f"Expected saved prediction sets, but {path.name} holds none ({error}). Fit them.") from error

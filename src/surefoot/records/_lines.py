@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from surefoot.errors import InputError
 
 Record = dict[str, Any]
 
@@ -27,6 +29,7 @@ def append_lines(path: Path, records: Iterable[Record], *, sync: bool = False) -
     Returns:
         Its size in bytes.
     """
+    cut_torn(path)
     with path.open("ab") as file:
         file.write(to_lines(records))
         file.flush()
@@ -35,9 +38,64 @@ def append_lines(path: Path, records: Iterable[Record], *, sync: bool = False) -
         return file.tell()
 
 
+def cut_torn(path: Path) -> None:
+    """Remove what stands behind the last newline: a line that a killed process began, or a full disk did not take."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        if not end or (file.seek(end - 1), file.read(1))[1] == b"\n":
+            return
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def keep_lines(path: Path, is_kept: Callable[[Record], bool]) -> None:
+    """Cut a file back to its first lines that are whole and to be kept; the first other one goes with all behind it.
+
+    Args:
+        path: The file; it need not exist.
+        is_kept: Says so of a record.
+    """
+    size = 0
+    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            break
+        if not (line.endswith(b"\n") and isinstance(record, dict) and is_kept(record)):
+            break
+        size += len(line)
+    if path.exists() and path.stat().st_size > size:
+        os.truncate(path, size)
+
+
 def read_lines(path: Path) -> list[Record]:
-    """Read all whole lines; none where there is no file."""
+    """Read all whole lines; none where there is no file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        One record per line.
+
+    Raises:
+        InputError: If a line is no record, though others follow it.
+    """
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")
-    return [json.loads(line) for line in lines[:-1]]  # behind the last newline is nothing, or a torn line
+    return [_record(line, number, path) for number, line in enumerate(lines[:-1], 1)]  # the last is empty, or torn
+
+
+def _record(line: bytes, number: int, path: Path) -> Record:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise InputError(
+            f"Expected one JSON object per line, but line {number} of {path} is none: the file is damaged. "
+            "Make the run anew with --fresh."
+        )
+    return record

@@ -17,12 +17,14 @@ from surefoot.schema import SPLITS
 
 SPEC = "spec.json"
 FILES = (
-    *("done.json", "environment.json", "steps.jsonl", "timing.jsonl", "splits.npz", "run.toml"),
+    *("done.json", "checksums.json", "environment.json", "steps.jsonl", "timing.jsonl", "splits.npz", "run.toml"),
     *("measures.jsonl", "tracked.jsonl", "shift.jsonl"),
 )
 PREDICTIONS = tuple(f"{split}.npz" for split in SPLITS)
 _CHECKPOINT = re.compile(r"step-\d{8,}|\.step-\d{8,}\.\d+\.(tmp|old)")
-_CHECKPOINTED = re.compile(r"(model|state|member-\d{4,}|shard-\d+-model-\d+-of-\d+)\.safetensors|state\.json")
+_CHECKPOINTED = re.compile(
+    r"(model|state|member-\d{4,}|shard-\d+-model-\d+-of-\d+)\.safetensors|(state|checksums)\.json"
+)
 
 
 def read_header(path: Path) -> dict[str, Any] | None:
@@ -36,7 +38,7 @@ def read_header(path: Path) -> dict[str, Any] | None:
     """
     try:
         header = json.loads((path / SPEC).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, json.JSONDecodeError):
+    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         return None
     ours = isinstance(header, dict) and isinstance(header.get("id"), str) and isinstance(header.get("spec"), dict)
     return header if ours else None

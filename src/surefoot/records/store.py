@@ -12,7 +12,8 @@
     measures.jsonl       one line per metric, split and calibrator
     tracked.jsonl        one line per tracker asked after the fact
     shift.jsonl          one line per corruption and severity, and per out-of-distribution data set
-    checkpoint/          the newest state of the training
+    checkpoint/          the newest state of the training, and until its end the one before
+    checksums.json       hashes of predictions and splits; a checkpoint has its own
     done.json            written last: this run is finished
 
 Everything but the two growing files is replaced whole. The growing ones are cut back to the last checkpoint when
@@ -26,6 +27,8 @@ import fcntl
 import io
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +39,8 @@ import numpy as np
 from surefoot.config import RUN, run_words, to_toml
 from surefoot.errors import BusyError, InputError
 from surefoot.records._atomic import write_bytes, write_json
-from surefoot.records._lines import append_lines, read_lines, to_lines
+from surefoot.records._checksums import check_file, write_checksums
+from surefoot.records._lines import append_lines, keep_lines, read_lines, to_lines
 from surefoot.records._ownership import check_ours, read_header, remove_run
 from surefoot.schema import LABELS_ARE, SPLITS, Predictions, Rows, RunSpec, SplitName, Tracking
 
@@ -158,11 +162,26 @@ class RunFolder:
         """
         return append_lines(self.path / "steps.jsonl", records, sync=sync)
 
-    def cut_steps(self, size: int) -> None:
-        """Forget what was recorded after ``steps.jsonl`` had this size."""
+    def cut_back(self, size: int, step: int) -> None:
+        """Forget what was recorded after a checkpoint, and whatever line a kill has torn.
+
+        Args:
+            size: Bytes that ``steps.jsonl`` had at the checkpoint.
+            step: Number of steps that had been made.
+
+        Raises:
+            InputError: If records are missing that the checkpoint knows of.
+        """
         path = self.path / "steps.jsonl"
-        if path.exists() and path.stat().st_size > size:
+        found = path.stat().st_size if path.exists() else 0
+        if found < size:
+            raise InputError(
+                f"Expected {size:,} bytes of records in {path}, but it has {found:,}: the file is damaged. "
+                "Make the run anew with --fresh."
+            )
+        if found > size:
             os.truncate(path, size)
+        keep_lines(self.path / "timing.jsonl", lambda line: _is_timing(line) and line["step"] <= step)
 
     def steps(self) -> list[Record]:
         """Read all lines of ``steps.jsonl``."""
@@ -199,9 +218,21 @@ class RunFolder:
             raise InputError(
                 f"Expected predictions of the {split} split, but {self.path} has none. Let the run finish."
             )
-        with np.load(path, allow_pickle=False) as arrays:
+        with self._arrays(f"predictions/{split}.npz") as arrays:
             names = tuple(arrays["class_names"].tolist()) if "class_names" in arrays else ()
             return Predictions(arrays["logits"], arrays["labels"], split, class_names=names)
+
+    @contextmanager
+    def _arrays(self, name: str) -> Iterator[Any]:
+        """Open arrays of the run, unless they are damaged."""
+        todo = "Make the run anew with --fresh."
+        if (self.path / "done.json").exists():  # which is written after the hashes
+            check_file(self.path, name, todo)
+        try:
+            with (self.path / name).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                yield arrays
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
+            raise InputError(f"Expected arrays of a run, but {self.path / name} is damaged. {todo}") from error
 
     def has_predictions(self, split: SplitName) -> bool:
         """Return whether the predictions of a split are there."""
@@ -220,7 +251,7 @@ class RunFolder:
         path = self.path / "splits.npz"
         if not path.exists():
             return {}
-        with np.load(path, allow_pickle=False) as arrays:
+        with self._arrays("splits.npz") as arrays:
             return {name: Rows(str(arrays[f"{name}_source"]), arrays[name]) for name in SPLITS if name in arrays}
 
     def write_measures(self, records: Iterable[Record]) -> None:
@@ -256,7 +287,9 @@ class RunFolder:
         return read_lines(self.path / "shift.jsonl")
 
     def finish(self, summary: Record) -> None:
-        """Write ``done.json``: the run is finished."""
+        """Write the hashes of arrays, then ``done.json``: the run is finished."""
+        names = ["splits.npz", *(f"predictions/{split}.npz" for split in SPLITS)]
+        write_checksums(self.path, (name for name in names if (self.path / name).exists()))
         write_json(self.path / "done.json", summary)
 
     def done(self) -> Record | None:
@@ -290,6 +323,13 @@ def find_runs(paths: Iterable[Path | str]) -> list[RunFolder]:
             )
         found.update((run.path.resolve(), run) for run in runs)
     return list(found.values())
+
+
+def _is_timing(line: Record) -> bool:
+    return all(isinstance(line.get(key, 0.0), int | float) for key in ("step", "seconds", "tracking")) and {
+        "step",
+        "seconds",
+    } <= set(line)
 
 
 def _cost(run: RunFolder) -> tuple[int, str]:

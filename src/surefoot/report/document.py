@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from surefoot.errors import InputError
 from surefoot.records import write_bytes
 from surefoot.report.numbers import show_count, show_difference, show_percent, show_spread, signed
+
+# Plotly puts in an empty style and adds rules to it, and gives the pixels of heat maps this one; 'unsafe-hashes' lets
+# these two be attributes as well.
+_PIXELS = "".join(
+    f"image-rendering: {value}; "
+    for value in (
+        *("optimizeSpeed", "-moz-crisp-edges", "-o-crisp-edges", "-webkit-optimize-contrast", "optimize-contrast"),
+        *("crisp-edges", "pixelated"),
+    )
+)
 
 
 def write_document(template: str, path: Path | str, *, figures: list[dict[str, Any]], **context: Any) -> Path:
@@ -31,13 +45,18 @@ def write_document(template: str, path: Path | str, *, figures: list[dict[str, A
     """
     path = Path(path)
     check_page(path)
-    text = (
-        _environment()
-        .get_template(template)
-        .render(figures=_finite(figures), css=_text("page.css"), script=_text("page.js"), plotly=_plotly(), **context)
-    )
+    scripts = {"watch": _text("watch.js"), "plotly": _plotly(), "script": _text("page.js")}
+    css = _text("page.css")
+    allowed = {
+        "script_hashes": Markup(" ".join(map(_hash, scripts.values()))),
+        "style_hashes": Markup(" ".join([_hash(css), _hash(""), _hash(_PIXELS), "'unsafe-hashes'"])),
+    }
+    # Plotly would add the style of maps, which no page has, unless something with its id is there.
+    unused = re.findall(r'getElementById\("([0-9a-f]{64})"\)', scripts["plotly"])
+    filled = _environment().get_template(template)
+    text = filled.render(figures=_finite(figures), css=css, **scripts, **allowed, unused_styles=unused, **context)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(errors="backslashreplace"))  # names of files may be no text
     return path
 
 
@@ -52,6 +71,8 @@ def check_page(path: Path) -> None:
     """
     if path.is_dir():
         raise InputError(f"Expected a file for the page, but {path} is a folder. Choose another name.")
+    if path.exists() and not path.is_file():
+        raise InputError(f"Expected a file for the page, but {path} is none. Choose another --out.")
     if path.exists():
         content = path.read_bytes()
         if b"<html" not in content[:2000].lower() or b"surefoot" not in content:
@@ -82,6 +103,11 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _hash(text: str) -> str:
+    """Name a script or style for the page's content security policy: nothing else in it is run or obeyed."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _text(name: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from surefoot.evaluate import CONSTANT, IN_TABLE, SHOWN, Record, measures_of
+from surefoot.harmless import harmless
 from surefoot.records import RunFolder
 from surefoot.report.measures import Measure
 from surefoot.schema import OptionValue
@@ -177,7 +178,10 @@ def _labels(groups: dict[str, RunFolder]) -> dict[str, str]:
         "augment": lambda run: f"augment {run.spec.augmentation}",
     }
     varying = [show for show in extras.values() if len({show(run) for run in groups.values()}) > 1]
-    labels = {key: ", ".join([run.spec.method.label, *(show(run) for show in varying)]) for key, run in groups.items()}
+    labels = {
+        key: harmless(", ".join([run.spec.method.label, *(show(run) for show in varying)]))
+        for key, run in groups.items()
+    }
     for key, run in groups.items():  # the same words can still mean different runs, for example with another --lr
         if list(labels.values()).count(labels[key]) > 1:
             others = [r.spec.method.options for r in groups.values()]

@@ -1,7 +1,8 @@
 """The whole state of a training on disk: safetensors and JSON, no pickle.
 
 Each checkpoint is a folder ``checkpoint/step-<n>`` that appears by one rename; then older ones are removed, but for
-those that are to be kept. ``model.safetensors`` alone is what a user of the trained network needs, or
+the one before it, until the training ends, and those that are to be kept. The hashes of its files are in
+``checksums.json``. ``model.safetensors`` alone is what a user of the trained network needs, or
 ``member-<i>.safetensors`` where an ensemble keeps several. Of a network that is spread out over ranks, each writes its
 part as ``shard-<i>-…safetensors``, and only the checkpoint at the end has ``model.safetensors`` as well.
 """
@@ -14,12 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from surefoot.errors import InputError, RunError
 from surefoot.ranks import ALONE, Ranks, is_sharded
-from surefoot.records import checkpoints, remove_checkpoint, sync_folder
+from surefoot.records import check_all, checkpoints, remove_checkpoint, sync_folder, write_checksums
 from surefoot.training.shards import Sketch, load_shards, save_shards, sketch_of
 
 Tree = Any  # nested dicts, lists and tuples of tensors and JSON values
@@ -88,8 +90,9 @@ def save_checkpoint(
     keep: Callable[[int], bool] = lambda step: False,
     ranks: Ranks = ALONE,
     whole: dict[str, Tensor] | None = None,
+    is_last: bool = False,
 ) -> None:
-    """Write a checkpoint and remove the others; what somebody else put beside them stays.
+    """Write a checkpoint and remove those before the one before it; what somebody else put beside them stays.
 
     Args:
         folder: Holds the checkpoints of one run.
@@ -100,6 +103,7 @@ def save_checkpoint(
         keep: Says of a number of steps whether its checkpoint stays.
         ranks: Who has parts of the tensors, and calls this together; others leave it to the first.
         whole: Of a model that is spread out, all of it on the first rank, where that is wanted.
+        is_last: Whether the training ends here: then the one before goes too, for when it was written is chance.
     """
     tensors: dict[str, Tensor] = {}
     spread: dict[str, Tensor] = {}
@@ -122,7 +126,7 @@ def save_checkpoint(
     if ranks.is_first:
         weights = whole if is_spread_out else model
         _write(aside, text, weights, tensors, members)
-        _put_in_place(folder, aside, final, keep)
+        _put_in_place(folder, aside, final, keep, is_last)
     ranks.wait()
 
 
@@ -140,20 +144,35 @@ def _write(
         save_file(member, aside / f"member-{index:04d}.safetensors")
     save_file(tensors, aside / "state.safetensors")
     (aside / "state.json").write_text(text)
+    write_checksums(aside, [file.name for file in aside.iterdir()])
     for file in aside.iterdir():
         with file.open("rb") as handle:
             os.fsync(handle.fileno())
     sync_folder(aside)
 
 
-def _put_in_place(folder: Path, aside: Path, final: Path, keep: Callable[[int], bool]) -> None:
+def _put_in_place(folder: Path, aside: Path, final: Path, keep: Callable[[int], bool], is_last: bool) -> None:
     if final.exists():  # between two renames there is hardly time to be killed; to remove files takes longer
         final.rename(aside.with_suffix(".old"))
     aside.rename(final)
     sync_folder(folder)
+    remove_others(folder, final, keep, is_last=is_last)
+
+
+def remove_others(folder: Path, final: Path, keep: Callable[[int], bool], *, is_last: bool) -> None:
+    """Remove what a new checkpoint has made superfluous; done again after a kill amid of it, it does the rest.
+
+    Args:
+        folder: Holds the checkpoints of one run.
+        final: The newest one.
+        keep: Says of a number of steps whether its checkpoint stays.
+        is_last: Whether the training ends there: then the one before goes too.
+    """
+    before = [old for old in checkpoints(folder) if old.name < final.name]
+    spared = {final, *(() if is_last else before[-1:])}
     for old in checkpoints(folder, aside=True):
         is_whole = old.name.startswith("step-")
-        if old != final and not (is_whole and keep(int(old.name.removeprefix("step-")))):
+        if old not in spared and not (is_whole and keep(int(old.name.removeprefix("step-")))):
             remove_checkpoint(old, final if old.name.startswith(f".{final.name}.") else None)
 
 
@@ -178,7 +197,14 @@ def load_checkpoints(folder: Path) -> Iterator[tuple[dict[str, Tensor], Tree]]:
 
 
 def _read(checkpoint: Path, mesh: Any = None) -> tuple[dict[str, Tensor], Tree]:
-    packed = json.loads((checkpoint / "state.json").read_text())
+    before = [path.name for path in checkpoints(checkpoint.parent) if path.name < checkpoint.name]
+    way_back = f"Remove the folder {checkpoint} to go on from {before[-1]}, or begin" if before else "Begin"
+    todo = f"{way_back} anew with --fresh."
+    check_all(checkpoint, todo)
+    try:
+        packed = json.loads((checkpoint / "state.json").read_text())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"Expected a checkpoint, but {checkpoint / 'state.json'} is damaged. {todo}") from error
     tensors = _load(checkpoint / "state.safetensors")
     if sketches := dict(_sketches(packed)):
         tensors |= load_shards(checkpoint, sketches, mesh)
@@ -209,4 +235,8 @@ def _load(path: Path) -> dict[str, Tensor]:
 
     A file's tensors lie anywhere in it, and the last bits of a product with a vector depend on where a matrix begins.
     """
-    return {name: tensor.clone() for name, tensor in load_file(path).items()}
+    try:
+        found = load_file(path)
+    except (SafetensorError, FileNotFoundError) as error:
+        raise InputError(f"Expected tensors, but {path} is missing or damaged. Begin anew with --fresh.") from error
+    return {name: tensor.clone() for name, tensor in found.items()}

@@ -78,6 +78,7 @@ def fit(
     session = Session(trainee, splits, folder, seed, length, panel, keep_every, listener, ranks)
     session.resume()
     if session.finished:
+        session.tidy()
         return
     trainee.model.train()
     saved = time.monotonic()

@@ -19,7 +19,7 @@ from surefoot.ranks import ALONE, Ranks
 from surefoot.records import RunFolder, checkpoints
 from surefoot.schema import SplitName, Splits
 from surefoot.seeding import generator, random_state, seed_everything, set_random_state
-from surefoot.training.checkpoint import load_checkpoint, save_checkpoint
+from surefoot.training.checkpoint import load_checkpoint, remove_others, save_checkpoint
 from surefoot.training.feed import Fed, Feed
 from surefoot.training.listener import RunListener
 from surefoot.training.panel import Panel
@@ -76,7 +76,7 @@ class Session:
             found = load_checkpoint(self.folder.checkpoints, mesh)
         if found is None:
             self.sessions = [[self.step, self.ranks.n]]
-            self._begin(0)
+            self._begin(0, -1)
             self._track()
             return
         weights, state = found
@@ -84,7 +84,7 @@ class Session:
         self.trainee.ensemble.load_state_dict(state.get("ensemble", {}), state["members"])
         self.passes = state["passes"]
         self.panel.load_state_dict(state["panel"])
-        self._begin(state["steps_size"])
+        self._begin(state["steps_size"], state["step"])
         member = state.get("member", 0)
         if member < self.trainee.member:  # the one before has just ended, and this one starts
             return
@@ -98,6 +98,16 @@ class Session:
                 self.trainee.keeper.load_state_dict(state["keeper"])
             self.step = state["step"]
             self._draw_on([state["random"], *state.get("random_of_others", [])])
+
+    def tidy(self) -> None:
+        """Remove what a kill at the very end of the training has left of earlier checkpoints."""
+        if self.finished and self._is_last_member and self.ranks.is_first:
+            *_, newest = checkpoints(self.folder.checkpoints)
+            remove_others(self.folder.checkpoints, newest, self.is_kept, is_last=True)
+
+    @property
+    def _is_last_member(self) -> bool:
+        return self.trainee.member + 1 == self.trainee.ensemble.trainings
 
     def _draw_on(self, states: list[dict[str, Any]]) -> None:
         """Take up random numbers where this rank left off; where there were other ranks, say what that changes."""
@@ -122,11 +132,11 @@ class Session:
         batch = self._batch(self.splits.train.inputs[: len(rows)].to(self.device), rows)
         return self.trainee.loss.prepare(self.trainee.model, batch, self._scene(self.step - self.start))
 
-    def _begin(self, size: int) -> None:
+    def _begin(self, size: int, step: int) -> None:
         """Forget what was recorded after the checkpoint: it is about to be recorded again."""
         if not self.ranks.is_first:
             return
-        self.folder.cut_steps(size)
+        self.folder.cut_back(size, step)
         if self.listener is not None:
             start = time.monotonic()
             self.listener.begin(self.folder)
@@ -176,6 +186,7 @@ class Session:
             keep=self.is_kept,
             ranks=self.ranks if is_spread_out else ALONE,
             whole=whole_weights(self.trainee.model) if is_spread_out and self.finished else None,
+            is_last=self.finished and self._is_last_member,
         )
 
     def _write_records(self) -> int:

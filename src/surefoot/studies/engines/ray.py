@@ -113,7 +113,7 @@ def go_to(folder: str) -> None:
     if Path(folder).is_dir():
         os.chdir(folder)
         if folder not in sys.path:
-            sys.path.insert(0, folder)
+            sys.path.append(folder)
 
 
 def _work(number: int, job: Job, inbox: Any, folder: str) -> None:
