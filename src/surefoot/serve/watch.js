@@ -42,6 +42,7 @@ function connect() {
     const news = JSON.parse(event.data);
     live.runs = news.runs;
     live.chosen = news.chosen;
+    if (place().run === null && news.chosen) keep({ run: news.chosen });  // so that a reload shows the same one
     paint();
   });
   source.addEventListener("run", (event) => {
