@@ -56,7 +56,11 @@ def watched(out: Path | str, wanted: bool) -> Iterator[None]:
     if not wanted or not is_first_process():
         yield
         return
-    command = [sys.executable, "-m", "surefoot", "watch", str(out), "--beside", "--port"]
+    from surefoot.api import find_place
+    from surefoot.settings import HERE
+
+    here, _ = find_place(out, HERE)  # of an address the folder in which its runs are made
+    command = [sys.executable, "-m", "surefoot", "watch", str(here), "--beside", "--port"]
     server = _start([*command, str(PORT)]) or _start([*command, "0"])
     try:
         yield

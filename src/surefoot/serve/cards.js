@@ -43,7 +43,7 @@ const CARDS = [
   { id: "reliability", title: "Reliability, newest look", missing: "This run was recorded without it.", bins: true },
   { id: "sharpness", title: "Sharpness", missing: "Not measured: train with --track standard.", make: (c) => ({
     ...linesOf([[c.sharpness, "a", "λ"], [c.two_over_lr, "b dash", "2/η"],
-      [differs(c.threshold, c.two_over_lr) ? c.threshold : undefined, "c dot", "(2 + 2β)/η"]]), log: true }) },
+      [differs(c.threshold, c.two_over_lr) ? c.threshold : undefined, "c dot", "(2 + 2β)/η"]]), log: true, cap: 8 }) },
   { id: "margins", title: "Margins, test", missing: "Not measured: train with --track cheap.", make: (c) => {
     const made = linesOf([[c.margin_median, "a", "median"]]);
     if (c.margin_low && c.margin_high && c.margin_low.x.length === c.margin_high.x.length) {

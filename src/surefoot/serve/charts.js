@@ -2,7 +2,7 @@
 // Curves as SVG. What comes from a run folder is only ever a number here, or the text of a text node.
 
 const SPACE = "http://www.w3.org/2000/svg";
-const SIZE = { width: 400, height: 220, left: 46, right: 10, top: 8, bottom: 28 };
+const SIZE = { width: 400, height: 220, left: 46, right: 10, top: 8, bottom: 30 };
 
 function shape(name, attributes, text) {
   const node = document.createElementNS(SPACE, name);
@@ -60,6 +60,11 @@ function drawCurves(svg, spec, from, to) {
   for (const band of spec.bands || []) band.x.forEach((x, i) => { if (inside(x)) values.push(band.low[i], band.high[i]); });
   for (const level of spec.levels || []) values.push(level.at);
   const log = spec.log && values.every((v) => v > 0);
+  if (spec.cap) {  // a limit that a cosine schedule takes to infinity must not flatten what it limits
+    const own = spec.lines[0] ? spec.lines[0].y.filter((v, i) => v !== null && inside(spec.lines[0].x[i])) : [];
+    const most = spec.cap * own.reduce((p, q) => Math.max(p, q), 0);
+    if (most > 0) for (let i = 0; i < values.length; i += 1) values[i] = Math.min(values[i], most);
+  }
   svg.replaceChildren();
   if (!values.length) return false;
   let low = values.reduce((p, q) => Math.min(p, q)), high = values.reduce((p, q) => Math.max(p, q));
@@ -71,13 +76,13 @@ function drawCurves(svg, spec, from, to) {
   const { width, height, left, right, top, bottom } = SIZE;
   const flat = log ? Math.log10 : (v) => v;
   const sx = (x) => left + ((x - from) / (to - from || 1)) * (width - left - right);
-  const sy = (y) => top + (1 - (flat(y) - flat(low)) / (flat(high) - flat(low))) * (height - top - bottom);
-  for (const t of log ? logTicks(low, high) : ticks(low, high, 4)) {
+  const sy = (y) => Math.max(top - 4, top + (1 - (flat(y) - flat(low)) / (flat(high) - flat(low))) * (height - top - bottom));
+  for (const t of log ? logTicks(low, high) : ticks(low, high, 5)) {
     svg.append(shape("line", { x1: left, x2: width - right, y1: sy(t), y2: sy(t), class: "grid" }));
     svg.append(shape("text", { x: left - 6, y: sy(t) + 4, "text-anchor": "end" }, short(t)));
   }
-  for (const t of ticks(from, to, 5)) svg.append(shape("text", { x: sx(t), y: height - 12, "text-anchor": "middle" }, short(t)));
-  svg.append(shape("text", { x: width - right, y: height - 1, "text-anchor": "end" }, spec.xLabel || "epoch"));
+  for (const t of ticks(from, to, 5)) svg.append(shape("text", { x: sx(t), y: height - 14, "text-anchor": "middle" }, short(t)));
+  svg.append(shape("text", { x: width - right, y: height - 3, "text-anchor": "end" }, spec.xLabel || "epoch"));
   for (const band of spec.bands || []) {
     const kept = band.x.map((_, i) => i).filter((i) => inside(band.x[i]));
     if (kept.length < 2) continue;
@@ -111,9 +116,9 @@ function drawReliability(svg, bins) {
   for (const t of [0, 0.25, 0.5, 0.75, 1]) {
     svg.append(shape("line", { x1: left, x2: width - right, y1: sy(t), y2: sy(t), class: "grid" }));
     svg.append(shape("text", { x: left - 6, y: sy(t) + 4, "text-anchor": "end" }, `${100 * t} %`));
-    svg.append(shape("text", { x: sx(t), y: height - 12, "text-anchor": t === 1 ? "end" : "middle" }, `${100 * t} %`));
+    svg.append(shape("text", { x: sx(t), y: height - 14, "text-anchor": t === 1 ? "end" : "middle" }, `${100 * t} %`));
   }
-  svg.append(shape("text", { x: sx(0.5), y: height - 1, "text-anchor": "middle" }, "confidence"));
+  svg.append(shape("text", { x: sx(0.5), y: height - 3, "text-anchor": "middle" }, "confidence"));
   const n = bins.count.length, most = bins.count.reduce((p, q) => Math.max(p, q || 0), 1);
   for (let b = 0; b < n; b += 1) {
     if (bins.accuracy[b] === null || bins.confidence[b] === null) continue;
