@@ -6,7 +6,7 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -200,18 +200,19 @@ class Glance:
                 self._quality = record
 
 
-def spent(timing: Iterable[Record], step: int, n_steps: int) -> tuple[float | None, float | None]:
-    """Say how many seconds a run has taken so far, and how many are left at its pace.
+def spent(timing: Sequence[Record], step: int, n_steps: int) -> tuple[float | None, float | None]:
+    """Say how many seconds of training there were, without those of trackers, and how many of both are left.
 
     Example:
-        >>> spent([{"step": 10, "seconds": 5.0}, {"step": 20, "seconds": 5.0}], 20, 50)
-        (10.0, 15.0)
+        >>> spent([{"step": 10, "seconds": 5.0, "tracking": 1.0}, {"step": 20, "seconds": 5.0}], 20, 50)
+        (9.0, 15.0)
     """
     lines = [(s, t) for line in timing if (s := number(line.get("step"))) and (t := number(line.get("seconds")))]
     if not lines:
         return None, None
     seconds, made = sum(t for _, t in lines), lines[-1][0]
-    return seconds, max(0.0, seconds / made * (n_steps - step)) if n_steps else None
+    tracking = sum(number(line.get("tracking")) or 0 for line in timing)
+    return seconds - tracking, max(0.0, seconds / made * (n_steps - step)) if n_steps else None
 
 
 def held_out(quality: Mapping[str, Any]) -> str:

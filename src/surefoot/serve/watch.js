@@ -110,7 +110,7 @@ function paintFacts(run) {
   const facts = [
     ["State", run.state], ["Epoch", epoch === null ? "–" : epoch + of],
     ["Step", run.n_steps ? `${run.step} of ${run.n_steps}` : String(run.step)], ["Time left", run.state === "running" ? seconds(run.left) : "–"],
-    ["Time so far", seconds(run.seconds)], ["Cost, gradient passes", short2(run.passes)],
+    ["Training time", seconds(run.seconds)], ["Cost, gradient passes", short2(run.passes)],
     [`Accuracy, ${run.split}`, percent(run.accuracy)], [`ECE, ${run.split}`, percent(run.ece)],
   ];
   at("facts").replaceChildren(...facts.map(([name, value]) => {
