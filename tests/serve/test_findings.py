@@ -107,7 +107,9 @@ def test_a_loss_that_rises_by_five_sigma_is_told() -> None:
     draw = random.Random(0)
     noise = [1.0 + draw.gauss(0, 0.1) for _ in range(80)]
     assert str(diverging(losses(*noise, *[2.0] * 20))).startswith("Diverging: the loss rose ")
-    assert str(diverging(losses(*[1.0] * 80, *[2.0] * 20))).startswith("Diverging: the loss rose far more than its noise")
+    assert str(diverging(losses(*[1.0] * 80, *[2.0] * 20))).startswith(
+        "Diverging: the loss rose far more than its noise"
+    )
     assert str(diverging(losses(1.0, math.nan, 3.0))).startswith("Diverged: the loss is not finite since step 2")
 
 

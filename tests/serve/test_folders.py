@@ -53,7 +53,7 @@ def test_a_file_that_was_cut_replaced_or_removed_starts_anew(tmp_path: Path) -> 
 
 def test_lines_that_are_no_records_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "steps.jsonl"
-    path.write_bytes(b'nonsense\n[1]\n\xff\xfe\n' + b"[" * 100_000 + b"\n" + lines(5))
+    path.write_bytes(b"nonsense\n[1]\n\xff\xfe\n" + b"[" * 100_000 + b"\n" + lines(5))
     assert Tail(path).read()[1] == [{"step": 5, "loss": 1.0}]
     assert newest(path, 40) == [{"step": 5, "loss": 1.0}]
 

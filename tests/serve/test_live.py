@@ -17,11 +17,23 @@ from tests.runs import fake_run
 
 STATE = "document.querySelector('#facts dd').textContent"
 STEP = "Number((document.documentElement.dataset.painted || '').split(' ')[1] || 0)"
-HOSTILE = '<img src=x onerror="document.documentElement.dataset.hit=1"><script>document.documentElement.dataset.hit=1</script>'
+HIT = "document.documentElement.dataset.hit=1"
+HOSTILE = f'<img src=x onerror="{HIT}"><script>{HIT}</script>'
 
 
 def start(out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "surefoot", "train", "--out", str(out), "--data", "digits", "--model", "mlp:width=16"]
+    command = [
+        sys.executable,
+        "-m",
+        "surefoot",
+        "train",
+        "--out",
+        str(out),
+        "--data",
+        "digits",
+        "--model",
+        "mlp:width=16",
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen([*command, "--track", "cheap", *more], text=True, **quiet)
 
@@ -102,7 +114,14 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     moved = tmp_path / "runs" / "<b onmouseover=alert(1)>x"
     with (moved / "steps.jsonl").open("a") as file:
         file.write(json.dumps({"tracker": HOSTILE, "failed": HOSTILE, "step": HOSTILE}) + "\n")
-        file.write(json.dumps({"tracker": "quality", "step": 20, "bins": {"split": HOSTILE, "count": [1], "confidence": [0.5], "accuracy": [0.5]}}) + "\n")
+        file.write(
+            json.dumps({
+                "tracker": "quality",
+                "step": 20,
+                "bins": {"split": HOSTILE, "count": [1], "confidence": [0.5], "accuracy": [0.5]},
+            })
+            + "\n"
+        )
     with WatchServer([tmp_path / "runs"], port=0) as server, LivePage(tmp_path / "profile") as page:
         page.open(f"{server.url}#run={HOSTILE}&from=<script>&to=x")
         page.until("document.documentElement.dataset.painted")

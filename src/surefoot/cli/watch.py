@@ -72,8 +72,14 @@ def watched(out: Path | str, wanted: bool) -> Iterator[None]:
 
 def _start(command: list[str]) -> subprocess.Popen[str] | None:
     """Start a server and tell its address; None where it cannot have its port."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    server = subprocess.Popen(command, text=True, start_new_session=True, **pipes)  # Ctrl-C is for the training
+    server = subprocess.Popen(
+        command,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for the training
+    )
     line = server.stdout.readline() if server.stdout is not None else ""
     if not line:
         server.wait()

@@ -37,8 +37,8 @@ def refusal(headers: Mapping[str, str], *, loopback: bool) -> str | None:
     """Say why a request is refused by where it says that it comes from; None where it is not.
 
     A foreign page can send its visitor's browser here, under a name of its own that it has pointed at this machine
-    (DNS rebinding): then Host is that name. On loopback only loopback's names are answered. Beyond it addresses and this
-    machine's name are, for no foreign page is found under a bare address; and there the token has the last word.
+    (DNS rebinding): then Host is that name. On loopback only loopback's names are answered. Beyond it addresses and
+    this machine's name are, for no foreign page is found under a bare address; and there the token has the last word.
 
     Args:
         headers: Of the request, their names in small letters.

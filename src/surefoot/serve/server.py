@@ -131,7 +131,7 @@ class WatchServer(ThreadingHTTPServer):
             super().__init__((host, port), Handler)
         except (OSError, OverflowError) as error:
             raise InputError(
-                f"Expected to serve at {host}, port {port}, but got: {error}. Choose another --port; 0 takes a free one."
+                f"Expected to serve at {host}, port {port}, but got: {error}. Choose another --port; 0 is any."
             ) from error
         shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.server_address[1]}/" + (f"{self.token}/" if self.token else "")

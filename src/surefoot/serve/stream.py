@@ -100,11 +100,11 @@ def events(paths: Sequence[Path], wanted: str | None, wait: Callable[[float], bo
 
 
 def event(name: str, value: Any) -> bytes:
-    """Write one server-sent event; the value is one line of JSON, in which a newline cannot end it.
+    r"""Write one server-sent event; the value is one line of JSON, in which a newline cannot end it.
 
     Example:
         >>> event("run", {"loss": None})
-        b'event: run\\ndata: {"loss":null}\\n\\n'
+        b'event: run\ndata: {"loss":null}\n\n'
     """
     return f"event: {name}\ndata: {json.dumps(value, allow_nan=False, separators=(',', ':'))}\n\n".encode()
 

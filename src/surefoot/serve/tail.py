@@ -49,7 +49,7 @@ class Tail:
         return anew, parse(whole)
 
     def _is_same(self, file: Any, found: os.stat_result) -> bool:
-        """Say whether what was read is still there: the same file, as long at least, with the same bytes before here."""
+        """Say whether what was read is still there: the same file, as long at least, the same bytes before here."""
         if found.st_ino != self._inode or found.st_size < self._offset:
             return False
         file.seek(self._offset - len(self._last))
@@ -77,10 +77,10 @@ def newest(path: Path, size: int = 1 << 16) -> list[Record]:
 
 
 def parse(lines: bytes) -> list[Record]:
-    """Read JSON lines; those that are no JSON object are left out, whoever wrote them.
+    r"""Read JSON lines; those that are no JSON object are left out, whoever wrote them.
 
     Example:
-        >>> parse(b'{"step": 1}\\nnonsense\\n{"step": 2}')
+        >>> parse(b'{"step": 1}\nnonsense\n{"step": 2}')
         [{'step': 1}, {'step': 2}]
     """
     each = [line for line in lines.split(b"\n") if line]
