@@ -27,7 +27,8 @@ SERVE = [sys.executable, "-m", "surefoot", "watch"]
 def train(out: Path, epochs: int) -> float:
     """Train one run in a process of its own, and return the seconds that it says training took."""
     what = ["--data", "fashion", "--method", "sam", "--track", "cheap", "--epochs", str(epochs)]
-    subprocess.run([sys.executable, "-m", "surefoot", "train", "--out", str(out), *what], check=True, capture_output=True)
+    command = [sys.executable, "-m", "surefoot", "train", "--out", str(out), *what]
+    subprocess.run(command, check=True, capture_output=True)
     return float(json.loads((out / "done.json").read_text())["seconds"])
 
 
@@ -73,13 +74,15 @@ def many_runs(folder: Path, runs: int, steps: int) -> None:
     for number in range(runs):
         run = fake_run(folder, seed=number, epochs=2)
         stamp = {"run": run.run_id, "seed": number, "split": "train", "lr": 0.1}
-        run.append_steps({**stamp, "step": s, "epoch": s // 100, "passes": s, "loss": 1 / s} for s in range(1, steps + 1))
+        each = ({"step": s, "epoch": s // 100, "passes": s, "loss": 1 / s} for s in range(1, steps + 1))
+        run.append_steps({**stamp, **record} for record in each)
 
 
 def first_paint(runs: int, steps: int, repeats: int) -> None:
     """Print how long after opening it a page has drawn its curves, by the browser's own clock."""
-    from surefoot.serve import WatchServer
     from tests.report.live import LivePage
+
+    from surefoot.serve import WatchServer
 
     with tempfile.TemporaryDirectory() as folder:
         many_runs(Path(folder) / "runs", runs, steps)
@@ -88,7 +91,7 @@ def first_paint(runs: int, steps: int, repeats: int) -> None:
             profile = Path(folder) / f"profile-{number}"
             with WatchServer([Path(folder) / "runs"], port=0) as server, LivePage(profile) as page:
                 page.open(server.url)
-                page.until("document.documentElement.dataset.painted && performance.getEntriesByType('paint').length")
+                page.until("document.documentElement.dataset.drawn && performance.getEntriesByType('paint').length")
                 first.append(page.ask("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
                 drawn.append(page.ask("Number(document.documentElement.dataset.drawn)"))
     print(f"{runs} runs × {steps:,} steps, median of {repeats}: first paint {statistics.median(first):.0f} ms,")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.batches import count_batches
-from surefoot.serve.tail import newest, read_object
+from surefoot.serve.tail import newest, newest_of_each, read_object
 
 Record = dict[str, Any]
 DEPTH = 3  # folders of folders in which runs are looked for
@@ -164,7 +164,8 @@ class Glance:
             stamp = 0.0, 0
         if stamp != self._seen:
             self._seen = stamp
-            self._read(newest(path / "steps.jsonl", 1 << 18))
+            self._step, look = newest_of_each(path / "steps.jsonl")
+            self._quality = look or (self._quality if self._step else {})
             self._timing = newest(path / "timing.jsonl", 1 << 20)
         done = read_object(path / "done.json") or {}
         state = state_of(path)
@@ -190,14 +191,6 @@ class Glance:
             "gap": number(self._quality.get(f"{split}/gap")),
             "split": split,
         }
-
-    def _read(self, records: list[Record]) -> None:
-        self._step, self._quality = {}, self._quality if records else {}
-        for record in records:
-            if "tracker" not in record:
-                self._step = record
-            elif record["tracker"] == "quality":
-                self._quality = record
 
 
 def spent(timing: Sequence[Record], step: int, n_steps: int) -> tuple[float | None, float | None]:

@@ -57,7 +57,7 @@ class Tail:
 
 
 def newest(path: Path, size: int = 1 << 16) -> list[Record]:
-    """Read the whole lines within the last bytes of a file, which is quick however long it is.
+    """Read the records within the last bytes of a file, which is quick however long it is.
 
     Args:
         path: The file; nothing is read where there is none.
@@ -66,14 +66,41 @@ def newest(path: Path, size: int = 1 << 16) -> list[Record]:
     Returns:
         The last records.
     """
+    return parse(_end(path, size))
+
+
+def newest_of_each(path: Path, size: int = 1 << 18) -> tuple[Record, Record]:
+    """Find the last step and the last look at the quality, without reading the JSON of all the other lines.
+
+    Args:
+        path: ``steps.jsonl``.
+        size: How many bytes to look at, from the end.
+
+    Returns:
+        The two records, empty where they are not among the last bytes.
+    """
+    step: list[Record] = []
+    look: list[Record] = []
+    for line in reversed(_end(path, size).split(b"\n")):
+        if not step and b'"tracker"' not in line:
+            step = parse(line)
+        elif not look and b'"tracker": "quality"' in line:
+            look = parse(line)
+        if step and look:
+            break
+    return (step or [{}])[0], (look or [{}])[0]
+
+
+def _end(path: Path, size: int) -> bytes:
+    """Return the whole lines within the last bytes of a file."""
     handle = _open_regular(path)
     if handle is None:
-        return []
+        return b""
     with os.fdopen(handle, "rb") as file:
         start = max(0, os.fstat(file.fileno()).st_size - size)
         file.seek(start)
         content = file.read(size).rpartition(b"\n")[0]
-    return parse(content.partition(b"\n")[2] if start else content)
+    return content.partition(b"\n")[2] if start else content
 
 
 def parse(lines: bytes) -> list[Record]:

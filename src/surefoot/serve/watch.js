@@ -92,7 +92,7 @@ function paintNow() {
   at("range").textContent = `${state.unit} ${short(state.from)} to ${short(state.to)}`;
   for (const drawn of cards) drawCard(drawn, state);
   document.documentElement.dataset.painted = `${run.key} ${run.step}`;
-  document.documentElement.dataset.drawn ||= Math.round(performance.now());
+  if (live.curves.loss) document.documentElement.dataset.drawn ||= Math.round(performance.now());
 }
 
 function paintFindings(run) {
