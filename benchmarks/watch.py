@@ -2,7 +2,8 @@
 
     python benchmarks/watch.py            # slowdown, as a ratio of medians, and first paint in Chromium
 
-Runs with and without a watching page take turns, so that what else the machine does hits both alike.
+Runs with and without a watching page take turns, so that what else the machine does hits both alike. On a busy machine
+seconds say little, and seconds of the processor say more: those of the training, and those of the server beside it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -32,6 +34,12 @@ def train(out: Path, epochs: int) -> float:
     return float(json.loads((out / "done.json").read_text())["seconds"])
 
 
+def processor() -> float:
+    """Return the seconds of the processor that ended child processes have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def listen(url: str, ended: threading.Event) -> None:
     """Be an open page: read the stream for as long as it lasts."""
     host = url.removeprefix("http://").rstrip("/")
@@ -45,6 +53,8 @@ def listen(url: str, ended: threading.Event) -> None:
 def slowdown(repeats: int, epochs: int) -> None:
     """Print the ratio of medians."""
     seconds: dict[bool, list[float]] = {False: [], True: []}
+    used: dict[bool, list[float]] = {False: [], True: []}
+    served, lasted = 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(2 * repeats):
             watched = bool((turn + turn // 2) % 2)  # plain, watched, watched, plain, …
@@ -56,14 +66,21 @@ def slowdown(repeats: int, epochs: int) -> None:
                 assert server.stdout is not None
                 url = server.stdout.readline().split()[1]
                 threading.Thread(target=listen, args=(url, ended), daemon=True).start()
+            before, start = processor(), time.monotonic()
             seconds[watched].append(train(out, epochs))
+            used[watched].append(processor() - before)
             if server is not None:
                 ended.set()
+                before = processor()
                 server.terminate()
                 server.wait()
+                served, lasted = served + processor() - before, lasted + time.monotonic() - start
     plain, beside = (statistics.median(seconds[watched]) for watched in (False, True))
     noise = statistics.median(abs(value - plain) for value in seconds[False]) / plain
     print(f"training, median of {repeats}: {plain:.2f} s plain, {beside:.2f} s watched")
+    ours = statistics.median(used[True]) / statistics.median(used[False])
+    print(f"ratio of medians of the training's processor time: {ours:.4f}")
+    print(f"processor time of the server, with its start: {100 * served / lasted:.1f} % of one core")
     print(f"ratio of medians: {beside / plain:.4f}; median deviation of plain runs: {100 * noise:.1f} %")
 
 
