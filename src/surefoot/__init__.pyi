@@ -20,6 +20,7 @@ from surefoot.api import (
     load_sets as load_sets,
     repair as repair,
     train as train,
+    watch as watch,
 )
 from surefoot.calibrated import (
     CalibratedModel as CalibratedModel,

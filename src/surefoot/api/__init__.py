@@ -14,6 +14,7 @@ from surefoot.api._estimate import EstimateReport, estimate
 from surefoot.api._places import find_place
 from surefoot.api._runs import Run, load_run
 from surefoot.api._train import check_out, train
+from surefoot.api._watch import watch
 
 __all__ = [
     "AuditReport",
@@ -38,4 +39,5 @@ __all__ = [
     "read_seeds",
     "repair",
     "train",
+    "watch",
 ]

@@ -25,7 +25,7 @@ from surefoot.harmless import harmless
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 INTERRUPTED = 130
 
-_COMMANDS = ("train", "report", "parts", "audit", "conformal", "check", "estimate", "data", "shift", "study")
+_COMMANDS = ("train", "watch", "report", "parts", "audit", "conformal", "check", "estimate", "data", "shift", "study")
 for _commands in _COMMANDS:  # in the order of --help
     import_module(f"surefoot.cli.{_commands}")
 

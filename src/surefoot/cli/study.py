@@ -14,6 +14,7 @@ from surefoot.api import find_place, read_seeds
 from surefoot.cli.app import AsJson, app
 from surefoot.cli.options import options_of
 from surefoot.cli.show_study import show_study
+from surefoot.cli.watch import WatchIt, watched
 from surefoot.errors import InputError
 from surefoot.harmless import harmless
 from surefoot.settings import Placement, spread
@@ -61,6 +62,7 @@ def study(
         Path | None,
         typer.Option(help="Folder for results, one file each; else OUT/results. RESULTS.md goes beside it."),
     ] = None,
+    watch: WatchIt = False,
     as_json: AsJson = False,
 ) -> int:
     """Rerun published claims and say whether each held, with the numbers beside the published ones.
@@ -89,7 +91,8 @@ def study(
     if reuse and not resume:
         raise InputError("Expected --reuse or --no-resume, but got both: one keeps runs, the other does not. Drop one.")
     more = "" if seeds is None else f" --seeds {seeds}"
-    made = _run(names, _size(size), chosen, not resume, reuse, placement, place, where, more)
+    with watched(place, watch):
+        made = _run(names, _size(size), chosen, not resume, reuse, placement, place, where, more)
     _present(made, where, as_json)
     if placement.store and not as_json:
         print(harmless(f"Kept at: {placement.store}, and in {place} here"))

@@ -9,13 +9,14 @@ from typing import Any
 from surefoot import api
 from surefoot.cli.app import AsJson, Metrics, app
 from surefoot.cli.options import Config, options_of
+from surefoot.cli.watch import WatchIt, watched
 from surefoot.clusters import is_first_process
 from surefoot.harmless import harmless
 
 
 @app.command()
 @options_of(api.compare)
-def compare(options: dict[str, Any], config: Config = None, as_json: AsJson = False) -> int:
+def compare(options: dict[str, Any], config: Config = None, watch: WatchIt = False, as_json: AsJson = False) -> int:
     """Train several methods with several seeds and say which one's confidence to trust.
 
     Runs that are finished already are not trained again; interrupted ones go on.
@@ -30,7 +31,7 @@ def compare(options: dict[str, Any], config: Config = None, as_json: AsJson = Fa
     from surefoot.cli.show import show_comparison
 
     command = shlex.join(["surefoot", *sys.argv[1:]])
-    with following() as progress:
+    with watched(options["out"], watch), following() as progress:
         found = api.compare(**options, progress=progress, command=command)
     for path, error in found.failed.items():
         print(f"Error: {harmless(path.name)}: {harmless(error)}", file=sys.stderr)
@@ -40,7 +41,13 @@ def compare(options: dict[str, Any], config: Config = None, as_json: AsJson = Fa
 
 @app.command()
 @options_of(api.train)
-def train(options: dict[str, Any], config: Config = None, metrics: Metrics = None, as_json: AsJson = False) -> None:
+def train(
+    options: dict[str, Any],
+    config: Config = None,
+    watch: WatchIt = False,
+    metrics: Metrics = None,
+    as_json: AsJson = False,
+) -> None:
     """Train one run. Started again, an interrupted one goes on to the very same bits.
 
     Example: [bold]surefoot train --method csam --seed 7 --out runs/csam-7[/bold]
@@ -52,7 +59,7 @@ def train(options: dict[str, Any], config: Config = None, metrics: Metrics = Non
     from surefoot.metric_keys import read_metrics
 
     shown = read_metrics(metrics) if metrics else None
-    with following() as progress:
+    with watched(options["out"], watch), following() as progress:
         run = api.train(**options, progress=progress if is_first_process() else None)
     if is_first_process():
         show_run(run.folder, shown, as_json)

@@ -23,7 +23,6 @@ a killed run goes on.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import io
 import json
 import os
@@ -37,10 +36,11 @@ from typing import Any
 import numpy as np
 
 from surefoot.config import RUN, run_words, to_toml
-from surefoot.errors import BusyError, InputError
+from surefoot.errors import InputError
 from surefoot.records._atomic import write_bytes, write_json
 from surefoot.records._checksums import check_file, write_checksums
 from surefoot.records._lines import append_lines, keep_lines, read_lines, to_lines
+from surefoot.records._lock import hold
 from surefoot.records._ownership import check_ours, read_header, remove_run
 from surefoot.schema import LABELS_ARE, SPLITS, Predictions, Rows, RunSpec, SplitName, Tracking
 
@@ -63,13 +63,7 @@ class RunFolder:
         """Be the only writer; the lock goes away with the process, however it ends."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("a") as file:  # whoever wrote something into it keeps it
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise BusyError(
-                    f"Expected to be the only one writing {self.path}, but another process is at it. "
-                    "Wait for it, or choose another folder with --out."
-                ) from error
+            hold(file, self.path)
             yield
 
     def begin(

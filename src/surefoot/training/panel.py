@@ -111,4 +111,6 @@ def _measure(tracker: Tracker, moment: Moment) -> Values:
         raise
     except SurefootError as error:
         return {"failed": str(error)}
-    return {key: value if math.isfinite(value) else None for key, value in values.items()}
+    return {
+        key: value if not isinstance(value, float) or math.isfinite(value) else None for key, value in values.items()
+    }

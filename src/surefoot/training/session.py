@@ -28,6 +28,8 @@ from surefoot.training.passes import Evaluation, take_step
 from surefoot.training.predict import predict
 from surefoot.training.trainee import Trainee
 
+WRITE_EVERY = 1.0  # seconds: for who watches; a run that goes on cuts off what is behind its checkpoint
+
 
 class Session:
     """One sitting at a run: from start or checkpoint to its end, or to the next kill."""
@@ -65,7 +67,7 @@ class Session:
         self.stamp: dict[str, Any] = {"run": folder.run_id, "seed": seed}
         if trainee.ensemble.trainings > 1:
             self.stamp["member"] = trainee.member
-        self.clock = time.monotonic()
+        self.clock = self.written = time.monotonic()
 
     def resume(self) -> None:
         """Take up the newest checkpoint, or measure the untrained network and start."""
@@ -288,6 +290,10 @@ class Session:
         if not self.ranks.is_first:
             return
         self.pending.append(record)
+        if (now := time.monotonic()) - self.written >= WRITE_EVERY:
+            self.folder.append_steps(self.pending)
+            self.pending.clear()
+            self.written = now
         if self.listener is not None:
             start = time.monotonic()
             self.listener(record)

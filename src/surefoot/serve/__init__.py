@@ -1,0 +1,6 @@
+"""The live page: follows run folders while they train. Imports no torch, and writes nothing."""
+
+from surefoot.serve.findings import findings
+from surefoot.serve.server import PORT, WatchServer
+
+__all__ = ["PORT", "WatchServer", "findings"]

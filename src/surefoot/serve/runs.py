@@ -1,0 +1,228 @@
+"""Run folders as a page sees them: which there are, how far they are, whether somebody is at them."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from surefoot.batches import count_batches
+from surefoot.serve.tail import newest, newest_of_each, read_object
+
+Record = dict[str, Any]
+DEPTH = 3  # folders of folders in which runs are looked for
+
+
+@dataclass(frozen=True)
+class Header:
+    """What does not change while a run trains.
+
+    Attributes:
+        key: Names the run to the page; made of its path, and no path.
+        path: The folder.
+        name: The folder's name.
+        method: The method's label.
+        about: Data, model and seed in a line.
+        n_steps: Steps in all; 0 where nobody knows.
+        per_epoch: Steps of an epoch.
+    """
+
+    key: str
+    path: Path
+    name: str
+    method: str
+    about: str
+    n_steps: int
+    per_epoch: int
+
+
+def key_of(path: Path) -> str:
+    """Name a run without saying where it is."""
+    return hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
+
+
+def find(paths: Iterable[Path]) -> dict[str, Path]:
+    """Look for run folders, finished or not.
+
+    Args:
+        paths: Run folders, or folders that hold some; those that are not there yet may come.
+
+    Returns:
+        The folders by key, in the order of the paths and names.
+    """
+    return {key_of(folder): folder for path in paths for folder in _below(path, DEPTH)}
+
+
+def _below(path: Path, depth: int) -> Iterator[Path]:
+    if (path / "spec.json").is_file():
+        yield path
+        return
+    try:
+        inside = sorted(entry.path for entry in os.scandir(path) if entry.is_dir() and not entry.name.startswith("."))
+    except OSError:
+        return
+    for entry in inside if depth else ():
+        yield from _below(Path(entry), depth - 1)
+
+
+def read_header(path: Path) -> Header | None:
+    """Read what a run is; None where its ``spec.json`` is none."""
+    found = read_object(path / "spec.json")
+    if found is None:
+        return None
+    spec, data = _table(found.get("spec")), _table(found.get("data"))
+    epochs, batch = _whole(spec.get("epochs")), _whole(spec.get("batch_size"))
+    own = _whole(data.get("steps_per_epoch"))  # of a loop that is not ours
+    rows = _whole(_table(data.get("examples")).get("train"))
+    per_epoch = own or (count_batches(rows, batch) if rows and batch else 0)
+    method = _table(spec.get("method"))
+    trainings = _whole(_table(_table(method.get("ensemble")).get("options")).get("members"), 1)
+    deep = _table(method.get("ensemble")).get("name") == "deep"
+    parts = [str(_table(spec.get(part)).get("name", "?")) for part in ("data", "model")]
+    return Header(
+        key=key_of(path),
+        path=path,
+        name=path.resolve().name,
+        method=str(method.get("label", "?")),
+        about=f"{parts[1]} on {parts[0]}, seed {spec.get('seed', '?')}",
+        n_steps=per_epoch * epochs * (trainings if deep else 1),
+        per_epoch=per_epoch,
+    )
+
+
+def state_of(path: Path) -> str:
+    """Say how a run stands.
+
+    A run that is not finished is running while its lock is held, by a process here or on another machine that shares
+    the path. A process that dies lets go of its lock, however it dies.
+
+    Args:
+        path: The run folder.
+
+    Returns:
+        ``finished``, ``running`` or ``interrupted``.
+    """
+    if (path / "done.json").is_file():
+        return "finished"
+    if is_held(path / ".lock"):
+        return "running"
+    if (path / "done.json").is_file():  # it has ended between two looks
+        return "finished"
+    return "interrupted"
+
+
+def is_held(lock: Path) -> bool:
+    """Return whether a process holds a lock. To find out it is shared for a moment, which a writer waits for."""
+    try:
+        handle = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks: what was written lately must do
+        return _is_fresh(lock.parent / "steps.jsonl")
+    finally:
+        os.close(handle)
+    return False
+
+
+def _is_fresh(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < 60
+    except OSError:
+        return False
+
+
+class Glance:
+    """Tells of one run what a list shows, from the last lines of its files, read again when they have changed.
+
+    Args:
+        header: What the run is.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self._seen: tuple[float, int] | None = None
+        self._step: Record = {}
+        self._quality: Record = {}
+        self._timing: list[Record] = []
+
+    def look(self) -> Record:
+        """Return state, progress, time, cost and the newest numbers, as plain JSON."""
+        path = self.header.path
+        try:
+            found = (path / "steps.jsonl").stat()
+            stamp = found.st_mtime, found.st_size
+        except OSError:
+            stamp = 0.0, 0
+        if stamp != self._seen:
+            self._seen = stamp
+            self._step, look = newest_of_each(path / "steps.jsonl")
+            self._quality = look or (self._quality if self._step else {})
+            self._timing = newest(path / "timing.jsonl", 1 << 20)
+        done = read_object(path / "done.json") or {}
+        state = state_of(path)
+        step = _whole(self._step.get("step"))
+        n_steps = max(self.header.n_steps, step if state == "finished" else 0)
+        seconds, left = spent(self._timing, step, n_steps)
+        split = held_out(self._quality)
+        return {
+            "key": self.header.key,
+            "name": self.header.name,
+            "method": self.header.method,
+            "about": self.header.about,
+            "state": state,
+            "step": step,
+            "n_steps": n_steps,
+            "per_epoch": self.header.per_epoch,
+            "loss": number(self._step.get("loss")),
+            "passes": number(done.get("passes", self._step.get("passes"))),
+            "seconds": number(done.get("seconds", seconds)),
+            "left": left if state == "running" else None,
+            "accuracy": number(self._quality.get(f"{split}/accuracy")),
+            "ece": number(self._quality.get(f"{split}/ece")),
+            "gap": number(self._quality.get(f"{split}/gap")),
+            "split": split,
+        }
+
+
+def spent(timing: Sequence[Record], step: int, n_steps: int) -> tuple[float | None, float | None]:
+    """Say how many seconds of training there were, without those of trackers, and how many of both are left.
+
+    Example:
+        >>> spent([{"step": 10, "seconds": 5.0, "tracking": 1.0}, {"step": 20, "seconds": 5.0}], 20, 50)
+        (9.0, 15.0)
+    """
+    lines = [(s, t) for line in timing if (s := number(line.get("step"))) and (t := number(line.get("seconds")))]
+    if not lines:
+        return None, None
+    seconds, made = sum(t for _, t in lines), lines[-1][0]
+    tracking = sum(number(line.get("tracking")) or 0 for line in timing)
+    return seconds - tracking, max(0.0, seconds / made * (n_steps - step)) if n_steps else None
+
+
+def held_out(quality: Mapping[str, Any]) -> str:
+    """Return the split that a run is watched by: calibration, which one may choose by, or test where it is alone."""
+    return "calibration" if "calibration/loss" in quality else "test"
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number, or None for whatever else a file may hold."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) < 1e300 else None
+
+
+def _whole(value: Any, least: int = 0) -> int:
+    found = number(value)
+    return least if found is None else max(least, int(found))
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,156 @@
+"""Each rule speaks where it should, and is silent where chance explains what it sees."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from surefoot.serve.findings import (
+    best_nll,
+    confidence,
+    controller,
+    diverging,
+    ece_and_chance,
+    failures,
+    findings,
+    sharpness,
+)
+
+Record = dict[str, Any]
+
+
+def quality(epoch: int, split: str = "calibration", **values: float) -> Record:
+    keys = {f"{split}/{key}": value for key, value in {"loss": 0.5, **values}.items()}
+    return {"step": 10 * epoch, "epoch": epoch, "tracker": "quality", **keys}
+
+
+def gaps(*values: float, error: float = 0.01, **more: float) -> list[Record]:
+    return [quality(epoch, gap=value, gap_error=error, **more) for epoch, value in enumerate(values)]
+
+
+def losses(*values: float) -> list[Record]:
+    return [{"step": step, "epoch": 0, "loss": value} for step, value in enumerate(values, 1)]
+
+
+def test_over_confidence_says_since_when_how_much_and_what_repairs_it() -> None:
+    records = gaps(0.0, 0.01, 0.03, 0.05, 0.06, log_temperature=math.log(1.6), log_temperature_error=0.02)
+    assert confidence(records) == (
+        "Over-confidence began at epoch 2 and is 6.0 ± 2.0 points now; temperature 1.60 (1.54 to 1.66) would repair it."
+    )
+
+
+def test_a_stretch_that_was_broken_began_after_the_break() -> None:
+    assert "began at epoch 3" in str(confidence(gaps(0.05, 0.05, 0.0, 0.04, 0.05)))
+
+
+def test_under_confidence_is_told_with_a_temperature_below_one_only() -> None:
+    low = gaps(-0.05, -0.08, log_temperature=-0.3, log_temperature_error=0.05)
+    assert confidence(low) == (
+        "Under-confidence is there since before the first step and is 8.0 ± 2.0 points now; "
+        "temperature 0.74 (0.67 to 0.82) would repair it."
+    )
+    assert "temperature" not in str(confidence(gaps(-0.08, log_temperature=0.3, log_temperature_error=0.05)))
+    assert "temperature" not in str(confidence(gaps(-0.08, log_temperature=-0.05, log_temperature_error=0.05)))
+
+
+@pytest.mark.parametrize("records", [[], gaps(0.05, 0.019), gaps(math.nan), [quality(0)], [{"tracker": "quality"}]])
+def test_a_gap_within_its_interval_is_not_told(records: list[Record]) -> None:
+    assert confidence(records) is None
+
+
+def test_a_run_without_calibration_split_is_watched_by_its_test_split() -> None:
+    assert "5.0 ± 2.0" in str(confidence([quality(1, "test", gap=0.05, gap_error=0.01)]))
+
+
+def test_nll_that_rose_is_told_with_where_it_was_best() -> None:
+    values = [0.9, 0.4, 0.45, 0.6]
+    records = [quality(epoch, loss=value, loss_error=0.02) for epoch, value in enumerate(values)]
+    said = best_nll(records)
+    assert said == "NLL was best at epoch 1: 0.400, now 0.600 ± 0.039; --keep-checkpoints 1 keeps the next one."
+    assert str(best_nll(records, kept={10})).endswith("; checkpoint/step-00000010 has it.")
+
+
+@pytest.mark.parametrize("values", [[0.5], [0.5, 0.4], [0.4, 0.45], [0.4, math.nan]])
+def test_nll_that_is_best_now_or_within_noise_is_not_told(values: list[float]) -> None:
+    assert best_nll([quality(epoch, loss=value, loss_error=0.02) for epoch, value in enumerate(values)]) is None
+
+
+def test_ece_is_set_beside_chance() -> None:
+    assert "is within what chance" in str(ece_and_chance([quality(1, ece=0.02, ece_by_chance=0.03)]))
+    assert "is more than chance" in str(ece_and_chance([quality(1, ece=0.04, ece_by_chance=0.03)]))
+    assert ece_and_chance([quality(1, ece=0.04)]) is None
+
+
+def looks(*ratios: float, momentum: float = 0.0) -> list[Record]:
+    lines = {"gn_sharpness/two_over_lr": 20.0, "gn_sharpness/threshold": 20.0 * (1 + momentum)}
+    place = {"tracker": "gn_sharpness", **lines}
+    return [{**place, "step": i, "gn_sharpness/value": r * 20.0 * (1 + momentum)} for i, r in enumerate(ratios)]
+
+
+def test_sharpness_at_its_threshold_is_told() -> None:
+    assert sharpness(looks(0.2, 0.5, 1.0, 1.05, 0.95, 1.0, 1.0)) == (
+        "Sharpness sits at 2/η: 1.00 ± 0.03 of it over the last 5 looks."
+    )
+    assert "sits at (2 + 2β)/η" in str(sharpness(looks(1, 1, 1, 1, 1, momentum=0.9)))
+    assert "beyond 2/η: 2.00" in str(sharpness(looks(2, 2, 2, 2, 2)))
+
+
+@pytest.mark.parametrize("ratios", [(1, 1, 1, 1), (1, 1, 1, 1, 0.5), (0.3, 0.4, 0.5, 0.4, 0.5), (2, 0.5, 2, 0.5, 2)])
+def test_sharpness_elsewhere_or_seldom_seen_is_not_told(ratios: tuple[float, ...]) -> None:
+    assert sharpness(looks(*ratios)) is None
+
+
+def test_a_loss_that_rises_by_five_sigma_is_told() -> None:
+    draw = random.Random(0)
+    noise = [1.0 + draw.gauss(0, 0.1) for _ in range(80)]
+    assert str(diverging(losses(*noise, *[2.0] * 20))).startswith("Diverging: the loss rose ")
+    assert str(diverging(losses(*[1.0] * 80, *[2.0] * 20))).startswith(
+        "Diverging: the loss rose far more than its noise"
+    )
+    assert str(diverging(losses(1.0, math.nan, 3.0))).startswith("Diverged: the loss is not finite since step 2")
+
+
+def test_noise_is_not_taken_for_divergence() -> None:
+    draw = random.Random(1)
+    for _ in range(300):
+        assert diverging(losses(*(1.0 + draw.gauss(0, 0.3) for _ in range(100)))) is None
+    assert diverging(losses(*[1.0] * 80, *[1.001] * 20)) is None  # a thousandth is no divergence
+    assert diverging(losses(*[1.0] * 90, *[9.0] * 9)) is None  # nor are a few steps
+
+
+def steered(*values: float, error: float = 0.01) -> list[Record]:
+    signal = {"steering/log_temperature": 0.05, "steering/error": error}
+    return [{"tracker": "keep_calibrated", "steering/rho": value, **signal} for value in values]
+
+
+def test_what_the_controller_turned_is_told() -> None:
+    assert controller(steered(0.05, 0.1)) == (
+        "The controller turned ρ from 0.05 to 0.1; log T is +0.050 ± 0.020 now, clear of 0."
+    )
+    assert "not clear of 0" in str(controller(steered(0.05, 0.1, error=0.1)))
+    assert controller(steered(0.05, 0.05)) is None
+    assert controller([]) is None
+
+
+def test_trackers_that_fail_are_named() -> None:
+    records = [{"tracker": "tce", "failed": "Expected two splits."}]
+    assert failures(records) == "Tracker tce measures nothing: Expected two splits."
+    assert failures(gaps(0.0)) is None
+
+
+def test_the_most_urgent_comes_first_and_nothing_is_said_of_nothing() -> None:
+    assert findings([]) == []
+    said = findings([*gaps(0.0, 0.06), *losses(math.inf)])
+    assert [text.split()[0] for text in said] == ["Diverged:", "Over-confidence"]
+
+
+@pytest.mark.parametrize("odd", [None, "high", [], {}, True, 1e308])
+def test_whatever_a_file_holds_is_no_error(odd: Any) -> None:
+    everything = {f"{split}/{key}": odd for split in ("calibration", "test") for key in ("gap", "gap_error", "ece")}
+    sharp = {"tracker": "gn_sharpness", "gn_sharpness/value": odd, "gn_sharpness/threshold": odd}
+    turned = {"tracker": "keep_calibrated", "steering/rho": odd}
+    records = [{"tracker": "quality", "epoch": odd, "step": odd, **everything}, sharp, turned, {"loss": odd}]
+    assert isinstance(findings(records * 10), list)

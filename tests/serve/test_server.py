@@ -1,0 +1,158 @@
+"""The server refuses whom it should, and serves nothing but its own files and the stream."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from surefoot.errors import InputError
+from surefoot.serve import WatchServer
+from surefoot.serve.guard import is_loopback, refusal
+from tests.patience import PATIENCE
+from tests.runs import fake_run
+
+NAME = '<img src=x onerror="document.title=1">'
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[WatchServer]:
+    fake_run(tmp_path, NAME)
+    with WatchServer([tmp_path], port=0) as found:
+        yield found
+
+
+def get(server: WatchServer, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    link = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=PATIENCE)
+    link.putrequest(method, path, skip_host="Host" in headers)
+    for name, value in headers.items():
+        link.putheader(name.replace("_", "-"), value)
+    link.endheaders()
+    answer = link.getresponse()
+    found = answer.status, answer.read(), dict(answer.getheaders())
+    link.close()
+    return found
+
+
+def test_the_page_and_its_parts_are_there_with_a_strict_policy(server: WatchServer) -> None:
+    for path in ("/", "/watch.css", "/watch.js", "/charts.js", "/cards.js"):
+        status, content, headers = get(server, path)
+        assert status == 200
+        assert content
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'")
+        assert "unsafe" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "Access-Control-Allow-Origin" not in headers
+    assert b"<script>" not in get(server, "/")[1]
+    assert get(server, "/", "HEAD")[:2] == (200, b"")
+
+
+@pytest.mark.parametrize("file", ["watch.js", "charts.js", "cards.js"])
+def test_the_script_writes_text_never_markup(file: str) -> None:
+    import surefoot.serve
+
+    text = (Path(surefoot.serve.__file__).parent / file).read_text()
+    for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "Function(", "javascript:"):
+        assert word not in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/watch.py", "/server.py", "/.lock"),
+        *("/events/../spec.json", "/watch.js/", "/spec.json", "/watch.js%00", "/?/../../etc/passwd/../x/"),
+    ],
+)
+def test_no_path_of_a_request_is_a_path_on_the_disk(server: WatchServer, path: str) -> None:
+    status, content, _ = get(server, path)
+    assert status == 404 or (path.startswith("/?") and status == 200)
+    assert b"root:" not in content
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_nothing_can_be_changed(server: WatchServer, method: str) -> None:
+    assert get(server, "/", method)[0] == 501
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:8765"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "192.168.0.3"},
+        {"Host": ""},
+        {"Host": "localhost", "Origin": "http://evil.example"},
+        {"Host": "localhost", "Origin": "null"},
+        {"Host": "localhost", "Origin": "http://localhost:1"},
+        {"Host": "localhost", "Sec_Fetch_Site": "cross-site"},
+        {"Host": "localhost", "sec_fetch_site": "same-site"},
+    ],
+)
+def test_foreign_hosts_and_origins_are_refused(server: WatchServer, headers: dict[str, str]) -> None:
+    for path in ("/", "/events"):
+        status, content, _ = get(server, path, **headers)
+        assert status == 403
+        assert content.startswith(b"Expected ")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9", "127.0.0.1:9000", "[::1]:9000"])
+def test_this_machine_is_let_in_also_through_a_forwarded_port(server: WatchServer, host: str) -> None:
+    assert get(server, "/", Host=host)[0] == 200
+    assert get(server, "/", Host=host, Origin=f"http://{host}")[0] == 200
+
+
+def test_beyond_loopback_a_token_is_needed(tmp_path: Path) -> None:
+    with WatchServer([tmp_path], host="0.0.0.0", port=0) as server:
+        assert server.token is not None
+        assert len(server.token) >= 32
+        assert server.url.endswith(f"/{server.token}/")
+        for path in ("/", "/events", "/watch.js", "/wrong/", f"/{server.token}", f"/{server.token[:-1]}/"):
+            assert get(server, path)[0] == 403
+        assert get(server, f"/{server.token}/")[0] == 200
+        assert get(server, f"/{server.token}/watch.js")[0] == 200
+        assert get(server, f"/{server.token}/", Host="evil.example")[0] == 403
+        assert get(server, f"/{server.token}/", Host="10.0.0.7:80")[0] == 200
+    with WatchServer([tmp_path], host="0.0.0.0", port=0) as again:
+        assert again.token != server.token
+
+
+def test_addresses_are_told_apart() -> None:
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("localhost.evil.example")
+    assert refusal({"host": "a.b"}, loopback=False) is not None
+    assert refusal({"host": f"{socket.gethostname()}:1"}, loopback=False) is None
+
+
+def test_a_port_that_is_taken_is_told(server: WatchServer, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"Expected to serve at 127\.0\.0\.1, port \d+, but got: .* Choose another --port"
+    ):
+        WatchServer([tmp_path], port=server.server_address[1])
+
+
+def test_the_stream_comes_over_the_wire_and_ends_with_the_server(tmp_path: Path) -> None:
+    fake_run(tmp_path, NAME)
+    with WatchServer([tmp_path], port=0) as server:
+        link = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=PATIENCE)
+        link.request("GET", "/events?run=nosuch")
+        answer = link.getresponse()
+        assert answer.getheader("Content-Type") == "text/event-stream"
+        assert answer.readline() == b"event: runs\n"
+        told = json.loads(answer.readline().removeprefix(b"data: "))
+        assert told["runs"][0]["method"] == NAME
+        assert str(tmp_path) not in json.dumps(told)  # where it is on the disk is nobody's business
+    while answer.readline():
+        pass
+
+
+def test_it_imports_no_torch() -> None:
+    script = "import surefoot.serve, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
