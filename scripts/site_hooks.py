@@ -28,8 +28,26 @@ OUTSIDE = {
     "results/forest.svg": "results/forest.svg",
 }
 # The rooms of the reference in the order in which people meet them.
-ROOMS = ("api", "optim", "losses", "metrics", "calibrators", "prediction_sets", "auditing", "steering", "training",
-         "trackers", "curvature", "margins", "ensembles", "models", "data", "statistics", "studies", "records")  # fmt: skip
+ROOMS = [
+    "api",
+    "optim",
+    "losses",
+    "metrics",
+    "calibrators",
+    "prediction_sets",
+    "auditing",
+    "steering",
+    "training",
+    "trackers",
+    "curvature",
+    "margins",
+    "ensembles",
+    "models",
+    "data",
+    "statistics",
+    "studies",
+    "records",
+]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`~?([^`]+)`")
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
