@@ -7,6 +7,7 @@ pip, and all needs are installed anew, pinned; without, it sees the packages of 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
+ALONE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def build(source: Path, out: Path, *kinds: str) -> None:
@@ -30,7 +32,7 @@ def build(source: Path, out: Path, *kinds: str) -> None:
     """
     targets = [word for kind in kinds for word in ("-t", kind)]
     command = [sys.executable, "-m", "hatchling", "build", *targets, "-d", str(out)]
-    subprocess.run(command, check=True, cwd=source, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, cwd=source, capture_output=True)
 
 
 def contents(wheel: Path) -> set[str]:
@@ -69,13 +71,15 @@ def try_out(wheel: Path, folder: Path, *, fresh: bool) -> str:
         here = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
         Path(here, "needs.pth").write_text(sysconfig.get_path("purelib"))
     where = "import surefoot; print(surefoot.__file__)"
-    found = subprocess.run(
-        [str(scripts / "python"), "-c", where], check=True, cwd=folder, capture_output=True, text=True
-    )
-    if not Path(found.stdout.strip()).is_relative_to(folder):
-        raise SystemExit(f"Expected the package of the wheel, but got {found.stdout.strip()}.")
-    command = [str(scripts / "surefoot"), "--version"]
-    return subprocess.run(command, check=True, cwd=folder, capture_output=True, text=True).stdout.strip()
+    found = _said([str(scripts / "python"), "-c", where], folder)
+    if not Path(found).is_relative_to(folder):
+        raise SystemExit(f"Expected the package of the wheel, but got {found}.")
+    return _said([str(scripts / "surefoot"), "--version"], folder)
+
+
+def _said(command: list[str], folder: Path) -> str:
+    done = subprocess.run(command, check=True, cwd=folder, env=ALONE, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def main() -> None:
