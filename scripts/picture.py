@@ -33,7 +33,7 @@ def mean_ece(runs: list[RunFolder]) -> float:
     """
     wanted = ("ece", "test", None)
     records = [record for run in runs for record in run.measures()]
-    return mean(r["value"] for r in records if (r["metric"], r["split"], r.get("calibrator")) == wanted)
+    return mean(float(r["value"]) for r in records if (r["metric"], r["split"], r.get("calibrator")) == wanted)
 
 
 def draw(columns: dict[str, tuple[Bins, float]], out: Path) -> None:

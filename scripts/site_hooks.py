@@ -53,7 +53,7 @@ ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`~?([^`]+)`")
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 
 
-class Docstrings(Extension):
+class Docstrings(Extension):  # type: ignore[misc, unused-ignore]
     """Docstrings as the reference needs them: ``Example:`` is a section of code, and roles are code."""
 
     def on_instance(self, *, obj: Any, **_: Any) -> None:
