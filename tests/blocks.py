@@ -19,7 +19,7 @@ import torch
 from surefoot.metrics import Stream
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(
     r"(?:<!-- (?P<mark>(?:not run: |run by )[^>]+?) -->\s+)?^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^ *```",
     re.DOTALL | re.MULTILINE,

@@ -18,8 +18,9 @@ from tests.conftest import RunCommand
 from tests.test_cli import COMMANDS
 
 README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 DOCUMENTS = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")] + sorted(
-    (ROOT / "docs").glob("*.md")
+    (ROOT / "docs").rglob("*.md")
 )
 
 
@@ -85,8 +86,14 @@ def test_the_newcomers_commands_come_first() -> None:
     assert "pip install ." in README
 
 
-def test_the_tree_in_the_readme_is_the_real_one() -> None:
-    tree = README.split("src/surefoot/\n", 1)[1].split("```", 1)[0]
+def test_the_readme_is_short_and_opens_with_a_picture() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 150
+    assert any(line.startswith("![") for line in lines[:10])
+
+
+def test_the_tree_in_the_architecture_is_the_real_one() -> None:
+    tree = ARCHITECTURE.split("## The tree", 1)[1].split("src/surefoot/\n", 1)[1].split("```", 1)[0]
     named = set(re.findall(r"^  ([a-z_]+(?:\.py|/))", tree, re.MULTILINE))
     source = ROOT / "src" / "surefoot"
     real = {path.name + ("/" if path.is_dir() else "") for path in source.iterdir() if not path.name.startswith("_")}
@@ -94,8 +101,8 @@ def test_the_tree_in_the_readme_is_the_real_one() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_in_the_readme(command: str) -> None:
-    assert f"surefoot {command}" in README
+def test_every_command_is_on_its_page(command: str) -> None:
+    assert f"surefoot {command}" in (ROOT / "docs" / "commands.md").read_text()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

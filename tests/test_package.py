@@ -10,6 +10,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+from trove_classifiers import classifiers
+
+import surefoot
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -47,3 +51,22 @@ def test_dependencies_are_ranges_and_pinned_for_the_set_up() -> None:
         assert ">=" in need
         assert name.lower().replace("_", "-") in pinned, name
     assert PINS["torch"] == "2.13.0"
+
+
+def test_the_citation_names_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (cited["version"], cited["license"]) == (surefoot.__version__, PROJECT["license"])
+    assert cited["repository-code"] == PROJECT["urls"]["Repository"]
+
+
+def test_the_classifiers_exist() -> None:
+    assert set(PROJECT["classifiers"]) <= classifiers
+
+
+def test_the_image_copies_what_it_needs() -> None:
+    """The Dockerfile names files that are there, and .dockerignore lets them through."""
+    copied = re.findall(r"^COPY (.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    let = (ROOT / ".dockerignore").read_text().split()
+    for name in " ".join(copied).split():
+        assert (ROOT / name).exists(), name
+        assert f"!{name}" in let, name

@@ -18,7 +18,7 @@ ROOMS = sorted(
     for path in (ROOT / "src" / "surefoot").glob("*/__init__.py")
     if "__all__" in path.read_text()
 )
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def public_names() -> list[str]:
