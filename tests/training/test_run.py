@@ -176,8 +176,10 @@ def test_a_run_that_diverges_says_where_and_keeps_its_last_good_checkpoint(small
     spec = spec_on(small_npz, "sgd", lr=1e8, model="mlp", epochs=50)
     with pytest.raises(DivergedError, match=r"stopped at step \d+, .*Lower the learning rate.*last good checkpoint"):
         run(spec, tmp_path, checkpoint_every=0)
-    (kept,) = (tmp_path / "checkpoint").glob("step-*")
-    assert all(tensor.isfinite().all() for tensor in load_file(kept / "model.safetensors").values())
+    kept = list((tmp_path / "checkpoint").glob("step-*"))
+    assert 1 <= len(kept) <= 2  # and the one before it
+    for folder in kept:
+        assert all(tensor.isfinite().all() for tensor in load_file(folder / "model.safetensors").values())
     assert RunFolder(tmp_path).steps()
     assert RunFolder(tmp_path).done() is None
 
