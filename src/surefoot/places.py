@@ -50,20 +50,7 @@ class Address(type(Path())):  # type: ignore[misc]  # PosixPath or WindowsPath, 
         return last.partition("?")[0] if str(self).startswith(_WEB) else last
 
     def _system(self) -> tuple[Any, str]:
-        try:
-            from fsspec.core import url_to_fs
-        except ImportError as error:
-            raise InputError(
-                f"Expected fsspec to be installed to reach {self}, but it is not. Run pip install 'surefoot[remote]'."
-            ) from error
-        try:
-            system, target = url_to_fs(str(self))
-        except (ValueError, ImportError) as error:
-            reason = str(error).partition("\n")[0].rstrip(".")
-            raise InputError(
-                f"Expected an address that fsspec can reach, but got {self}: {reason}. Check it."
-            ) from error
-        return system, str(target)
+        return file_system(str(self))
 
     def is_file(self) -> bool:
         """Return whether there is such a file."""
@@ -129,6 +116,31 @@ class Address(type(Path())):  # type: ignore[misc]  # PosixPath or WindowsPath, 
     def absolute(self) -> Address:
         """Return the same."""
         return self
+
+
+def file_system(address: str) -> tuple[Any, str]:
+    """Return the file system that knows an address, and the path there.
+
+    Args:
+        address: As fsspec writes it; ``file://`` ones too.
+
+    Raises:
+        InputError: If there is none, or fsspec is not installed.
+    """
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise InputError(
+            f"Expected fsspec to be installed to reach {address}, but it is not. Run pip install 'surefoot[remote]'."
+        ) from error
+    try:
+        system, target = url_to_fs(address)
+    except (ValueError, ImportError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InputError(
+            f"Expected an address that fsspec can reach, but got {address}: {reason}. Check it."
+        ) from error
+    return system, str(target).rstrip("/")
 
 
 def place(source: Path | str) -> Path:

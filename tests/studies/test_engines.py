@@ -174,7 +174,7 @@ def test_an_address_that_cannot_be_written_is_refused_before_anything_runs(tmp_p
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"Expected to keep runs at file:.* but it cannot be written"):
         find_place(f"file://{tmp_path}/file/runs", Placement())
-    with pytest.raises(InputError, match="Expected an address that fsspec knows, but got 'nosuch://bucket'"):
+    with pytest.raises(InputError, match="Expected an address that fsspec can reach, but got nosuch://bucket"):
         find_place("nosuch://bucket", Placement())
 
 

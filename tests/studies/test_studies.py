@@ -245,7 +245,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         (["a99"], "Unknown study 'a99'"),
         (["a1", "--size", "huge"], "Expected --size to be smoke, laptop, paper, but got 'huge'"),
         (["a1", "--engine", "cloud"], "Expected --engine to be local or ray, but got 'cloud'"),
-        (["a1", "--store", "nowhere://x"], "Expected an address that fsspec knows, but got 'nowhere://x'"),
+        (["a1", "--store", "nowhere://x"], "Expected an address that fsspec can reach, but got nowhere://x"),
         (["results"], "Expected results, but"),
         (["show", "a4"], "Expected a result of 'a4', but"),
     ):

@@ -14,7 +14,7 @@ from ray.tune import Callback
 from surefoot.clusters import disconnect
 from surefoot.errors import RunError, StoppedError, SurefootError
 from surefoot.integrations.searching import HALVING, Hunt, distributions, sampler
-from surefoot.records.remote import file_system
+from surefoot.places import file_system
 from surefoot.studies.engine import ATTEMPTS, Job, Listener, News
 from surefoot.studies.engines.ray import go_to, join, takes_of
 

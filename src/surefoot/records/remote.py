@@ -11,9 +11,9 @@ import re
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from surefoot.errors import InputError
+from surefoot.places import file_system
 from surefoot.records._ownership import check_ours
 from surefoot.records.store import RunFolder
 
@@ -140,20 +140,3 @@ def download(address: str, folder: Path) -> bool:
         with tarfile.open(f"{home}/run.tar") as archive:
             archive.extractall(folder, filter="data")
     return True
-
-
-def file_system(address: str) -> tuple[Any, str]:
-    """Return the file system that knows an address, and the path there.
-
-    Raises:
-        InputError: If there is none.
-    """
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise InputError("Expected fsspec to be installed, but it is not. Run pip install 'surefoot[ray]'.") from error
-    try:
-        system, root = url_to_fs(address)
-    except (ValueError, ImportError) as error:
-        raise InputError(f"Expected an address that fsspec knows, but got {address!r}: {error}. Check it.") from error
-    return system, str(root).rstrip("/")
