@@ -101,9 +101,20 @@ def test_margins_and_quality(model: nn.Module, small_splits: Splits) -> None:
     held_out = model(small_splits.calibration.inputs).double(), small_splits.calibration.labels
     assert found["calibration/loss"] == pytest.approx(nn.functional.cross_entropy(*held_out).item())
     assert found["calibration/accuracy"] == pytest.approx((held_out[0].argmax(1) == held_out[1]).double().mean().item())
-    assert {key.partition("/")[2] for key in found if key.startswith("calibration/")} == {
-        key.partition("/")[2] for key in found if key.startswith("test/")
+    sure = held_out[0].softmax(1)
+    gap = sure.amax(1) - (held_out[0].argmax(1) == held_out[1]).double()
+    assert found["calibration/gap"] == pytest.approx(gap.mean().item(), abs=1e-6)
+    assert found["calibration/gap_error"] == pytest.approx(gap.std().item() / math.sqrt(len(gap)), rel=1e-3)
+    losses = nn.functional.cross_entropy(*held_out, reduction="none")
+    assert found["calibration/loss_error"] == pytest.approx(losses.std().item() / math.sqrt(len(losses)), rel=1e-5)
+    scaled = nn.functional.cross_entropy(held_out[0] / math.exp(found["calibration/log_temperature"]), held_out[1])
+    assert scaled < losses.mean()
+    assert sum(found["bins"]["count"]) == len(gap)
+    of = {name: {key.partition("/")[2] for key in found if key.startswith(name)} for name in ("calibration", "test")}
+    assert of["calibration"] - of["test"] == {
+        *("gap", "gap_error", "log_temperature", "log_temperature_error", "loss_error", "ece_by_chance")
     }
+    assert of["test"] < of["calibration"]
     smoothed = LabelSmoothing(alpha=0.3)
     found = measured("objective", model, small_splits, loss=smoothed)
     assert found["test/objective"] == pytest.approx(smoothed(logits, labels).per_example.mean().item(), rel=1e-5)
