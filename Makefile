@@ -67,7 +67,7 @@ dist-fresh: setup  ## The same in an environment that has nothing: installs torc
 data: setup  ## Rebuild the embedded data from Debian's dataset-fashion-mnist
 	$(BIN)/python scripts/build_fashion.py
 
-studies: setup  ## Rerun all published claims at laptop size; more than two hours on two cores
+studies: setup  ## Rerun all published claims at laptop size: most of a day on two cores; started again, it goes on
 	$(BIN)/surefoot study all --size laptop --results results
 
 results: setup  ## Make RESULTS.md and the studies' pages again from results/

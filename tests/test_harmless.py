@@ -11,18 +11,13 @@ import numpy as np
 import pytest
 
 from surefoot.harmless import harmless, harmless_values
+from tests.conftest import RunCommand
+from tests.patience import PATIENCE
 
 EVIL = "cat\n\x1b[2J\x1b[32mwell calibrated\x9b1m\u202e"
-_MAIN = "from surefoot.cli import main; main()"
 
 
-def command(folder: Path, *words: str | bytes) -> subprocess.CompletedProcess[bytes]:
-    start = [sys.executable, "-P", "-c", _MAIN]
-    return subprocess.run([*start, *words], cwd=folder, capture_output=True, timeout=300, check=False)
-
-
-def assert_tame(found: subprocess.CompletedProcess[bytes]) -> None:
-    said = (found.stdout + found.stderr).decode()
+def assert_tame(said: str) -> None:
     assert "unexpected" not in said, said
     assert not {"\x1b", "\x9b", "\u202e"} & set(said), said
     assert not any(line.lstrip("│ ").startswith("well calibrated") for line in said.splitlines()), said
@@ -42,23 +37,27 @@ def test_all_that_a_terminal_obeys_is_shown() -> None:
 
 
 @pytest.mark.parametrize("name", ["audit", "calibrate", "conformal", "check"])
-def test_names_of_classes_groups_and_files(tmp_path: Path, name: str) -> None:
+def test_names_of_classes_groups_and_files(tmp_path: Path, name: str, run_command: RunCommand) -> None:
     names, groups = np.array([EVIL, "b", "c"]), np.where(np.arange(80) % 2, EVIL, "plain")
     write(tmp_path / f"x{EVIL}.npz", class_names=names, **{"kind\x1b[1m\nwell calibrated": groups})
     more = {"check": ["--max-ece", "0.01"], "calibrate": ["--method", "temperature"]}.get(name, [])
-    found = command(tmp_path, name, f"x{EVIL}.npz", *more)
+    found = run_command(name, f"x{EVIL}.npz", *more)
     assert found.returncode in (0, 1), found.stderr
-    assert_tame(found)
+    assert_tame(found.stdout + found.stderr)
 
 
-def test_names_in_errors_and_of_files_that_are_no_text(tmp_path: Path) -> None:
+def test_names_in_errors(run_command: RunCommand) -> None:
     for words in (["audit", f"{EVIL}.npz"], ["report", EVIL], ["train", "--out", "x", "--method", EVIL]):
-        found = command(tmp_path, *words)
-        assert (found.returncode, found.stderr.count(b"\n")) == (2, 1), found.stderr
-        assert_tame(found)
+        found = run_command(*words)
+        assert (found.returncode, found.stderr.count("\n")) == (2, 1), found.stderr
+        assert_tame(found.stdout + found.stderr)
+
+
+def test_names_of_files_that_are_no_text(tmp_path: Path) -> None:
     place = os.fsencode(tmp_path) + b"/x\xff.npz"
     write(tmp_path / "x.npz")
     os.rename(os.fsencode(tmp_path / "x.npz"), place)
-    found = command(tmp_path, "audit", place)
+    start = [sys.executable, "-P", "-m", "surefoot", "audit", place]
+    found = subprocess.run(start, cwd=tmp_path, capture_output=True, timeout=PATIENCE, check=False)
     assert found.returncode == 0, found.stderr
     assert b"x\\xff.npz" in found.stdout
