@@ -15,6 +15,8 @@ from surefoot import imported
 from surefoot.errors import InputError, UntrustedError
 from surefoot.imported import import_function, received
 from surefoot.prediction_sets import load_sets
+from tests.conftest import RunCommand
+from tests.patience import PATIENCE
 
 _MAIN = "from surefoot.cli import main; main()"
 
@@ -26,7 +28,7 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def command(folder: Path, *words: str, as_module: bool = False) -> subprocess.CompletedProcess[str]:
     start = [sys.executable, "-m", "surefoot"] if as_module else [sys.executable, "-P", "-c", _MAIN]
-    return subprocess.run([*start, *words], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([*start, *words], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize("as_module", [False, True])
@@ -76,21 +78,26 @@ def test_saved_sets_name_nothing_that_is_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["model", "data", "loss"])
-def test_measure_and_shift_run_nothing_that_a_folder_names(tmp_path: Path, part: str) -> None:
+def test_measure_and_shift_run_nothing_that_a_folder_names(
+    tmp_path: Path, part: str, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
     small = ["--data", "digits", "--model", "mlp:width=4", "--epochs", "1", "--method", "sgd"]
-    assert command(tmp_path, "train", "--out", "theirs", *small).returncode == 0
+    assert run_command("train", "--out", "theirs", *small).returncode == 0
     header = json.loads((tmp_path / "theirs/spec.json").read_text())
     holder = header["spec"]["method"] if part == "loss" else header["spec"]
     holder[part] = {"name": "evil:part", "options": {}}
     (tmp_path / "theirs/spec.json").write_text(json.dumps(header))
-    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef part(): pass\n")
+    (tmp_path / "evil.py").write_text(
+        f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\ndef part(): pass\n"
+    )
     words = {"measure": ["--track", "cheap"], "shift": ["--corruptions", "fog", "--severities", "1"], "report": []}
     for name, more in words.items():
-        found = command(tmp_path, name, "theirs", *more)
+        found = run_command(name, "theirs", *more)
         assert not (tmp_path / "ran").exists()
         if name != "report":  # which needs no part to be built
             assert (found.returncode, found.stderr.count("\n")) == (2, 1), found.stderr
             assert "'evil:part'" in found.stderr
             assert "--trust" in found.stderr
-    command(tmp_path, "measure", "theirs", "--track", "cheap", "--trust")
+    run_command("measure", "theirs", "--track", "cheap", "--trust")
     assert (tmp_path / "ran").exists()
