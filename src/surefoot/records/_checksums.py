@@ -40,7 +40,7 @@ def check_file(folder: Path, name: str, todo: str) -> None:
         _compare(folder / name, known[name], todo)
 
 
-def check_all(folder: Path, todo: str) -> None:
+def check_checksums(folder: Path, todo: str) -> None:
     """Do so with all files of a folder that have hashes."""
     for name, wanted in read_checksums(folder, todo).items():
         _compare(folder / name, wanted, todo)

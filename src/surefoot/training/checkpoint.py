@@ -21,7 +21,7 @@ from torch import Tensor
 
 from surefoot.errors import InputError, RunError
 from surefoot.ranks import ALONE, Ranks, is_sharded
-from surefoot.records import check_all, checkpoints, remove_checkpoint, sync_folder, write_checksums
+from surefoot.records import check_checksums, checkpoints, remove_checkpoint, sync_folder, write_checksums
 from surefoot.training.shards import Sketch, load_shards, save_shards, sketch_of
 
 Tree = Any  # nested dicts, lists and tuples of tensors and JSON values
@@ -200,7 +200,7 @@ def _read(checkpoint: Path, mesh: Any = None) -> tuple[dict[str, Tensor], Tree]:
     before = [path.name for path in checkpoints(checkpoint.parent) if path.name < checkpoint.name]
     way_back = f"Remove the folder {checkpoint} to go on from {before[-1]}, or begin" if before else "Begin"
     todo = f"{way_back} anew with --fresh."
-    check_all(checkpoint, todo)
+    check_checksums(checkpoint, todo)
     try:
         packed = json.loads((checkpoint / "state.json").read_text())
     except (ValueError, RecursionError) as error:
