@@ -15,9 +15,11 @@ from surefoot.report.dynamics_figures import (
 )
 from surefoot.report.figures import Figure, curve_figure
 from surefoot.report.marks import Mark
+from surefoot.report.numbers import join
 from surefoot.report.pairing import PHASES, OfMethod, QuantityPair, correlations, read_pair
 from surefoot.report.quantities import QUANTITIES
-from surefoot.report.sharpness_figure import limit_of, sharpness_figure
+from surefoot.report.sharpness_figure import KINDS, limit_of, sharpness_figure
+from surefoot.report.thinning import COLUMNS, PAIR_COLUMNS, thin_pair
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
 TRAJECTORIES = tuple(QUANTITIES[key] for key in ("margin_median", "margin_q10", "margin_share_negative", "kce"))
@@ -47,12 +49,15 @@ def _waypoints(record: Mapping[str, Any]) -> Waypoints:
     return Waypoints(record["step"], tuple(values), tuple(values.values()), record["path/bound"])
 
 
-def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> dict[str, Any]:
+def dynamics(
+    methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]], *, columns: int = COLUMNS
+) -> dict[str, Any]:
     """Collect figures and numbers about curvature, margins and certificates.
 
     Args:
         methods: Label, mark and curves of each method.
         runs: Each one's runs.
+        columns: How finely pairs of quantities are drawn.
 
     Returns:
         ``cards``, each with the place ``id``, ``heading`` and ``says``; ``figures`` for those places; and
@@ -62,8 +67,11 @@ def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> d
     paths = [(label, mark, read_path(group)) for label, mark, group in of_method]
     drawn: list[Card] = [
         _sharpness(methods),
-        *((each.key, each.title, f"{each.title} over epochs.", curve_figure(each, methods)) for each in TRAJECTORIES),
-        *(_phase(pair, of_method) for pair in PHASES),
+        *(
+            (each.key, each.title, f"{each.title} over epochs: test solid, train dashed.", curve_figure(each, methods))
+            for each in TRAJECTORIES
+        ),
+        *(_phase(pair, of_method, columns) for pair in PHASES),
         (
             "path",
             "Smallest curvature on the way to the perturbed weights",
@@ -89,10 +97,8 @@ def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> d
 def _sharpness(methods: Sequence[Named]) -> Card:
     """Draw sharpness, and say what its lines are; the limit only where one is drawn."""
     limits = list(dict.fromkeys(limit[1] for *_, curves in methods if (limit := limit_of(curves))))
-    says = (
-        "Largest Gauss–Newton eigenvalue on a probe of the training split (solid) and of the test split (dash and "
-        "dot), and mean sharpness of batches along their own gradients (dotted), over epochs."
-    )
+    seen = [told for key, *_, told in KINDS if any(key in curves for *_, curves in methods)]
+    says = f"Over epochs: {join(seen)}."
     if limits:
         says += (
             f" Dashed: {' or '.join(limits)}, the limit of the learning rate, beyond which a step overshoots; the axis "
@@ -101,10 +107,11 @@ def _sharpness(methods: Sequence[Named]) -> Card:
     return "sharpness", "Sharpness, log scale", says, sharpness_figure(methods)
 
 
-def _phase(pair: QuantityPair, methods: Sequence[OfMethod]) -> Card:
+def _phase(pair: QuantityPair, methods: Sequence[OfMethod], columns: int) -> Card:
     """Draw ECE over sharpness of one split, of the methods that recorded sharpness there."""
     read = [(label, mark, read_pair(pair, runs)) for label, mark, runs in methods]
-    found = [(label, mark, each[1] if each else []) for label, mark, each in read]
+    few = min(columns, PAIR_COLUMNS)
+    found = [(label, mark, [thin_pair(one, few) for one in each[1]] if each else []) for label, mark, each in read]
     names = list(dict.fromkeys(each[0].name for *_, each in read if each))
     whose = " or ".join(names)
     together = all(moments.exact for *_, series in found for moments in series)
