@@ -117,11 +117,12 @@ def risk_figure(curves: Sequence[tuple[str, Mark, Sequence[tuple[float, float]]]
     lines = [
         {
             "type": "scatter",
-            "mode": "lines",
+            "mode": "lines+markers",
             "name": html.escape(name),
             "x": [share for share, _ in points],
             "y": [risk for _, risk in points],
             "line": {"color": mark.color, "width": 2.4},
+            "marker": {"color": mark.color, "symbol": mark.symbol, "size": 8, "maxdisplayed": 6},
             "hovertemplate": "the surest %{x:.0%}: %{y:.1%} wrong<extra>%{fullData.name}</extra>",
         }
         for name, mark, points in curves
