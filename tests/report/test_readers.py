@@ -96,7 +96,10 @@ def test_on_paper_everything_is_light_and_fits(page: LivePage) -> None:
     assert max(page.ask(f"[...document.querySelectorAll('table, .card')].map({right})")) <= sheet + 1
     assert page.ask("getComputedStyle(document.body).color") == "rgb(28, 33, 38)"
     assert page.ask(TROUBLE) == ""
-    page.ask("window.dispatchEvent(new Event('afterprint'))")
+    page.look(1280)
+    page.ask("window.dispatchEvent(new Event('afterprint'))")  # and back as wide as its card
+    plots = "[...document.querySelectorAll('.plot:not([hidden])')]"
+    page.until(f"{plots}.every((p) => Math.abs(p.querySelector('.main-svg').clientWidth - p.clientWidth) < 2)")
 
 
 def test_a_page_that_could_not_be_read_would_be_found(browser: LivePage, tmp_path: Path) -> None:

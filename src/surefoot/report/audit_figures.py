@@ -94,13 +94,20 @@ def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
             "xaxis": {
                 **AXIS,
                 "tickformat": f"+{PERCENT}",
+                "rangemode": "tozero",  # which side of zero they lie on is what the caption speaks of
                 "nticks": 6,
                 "zeroline": True,
                 "zerolinecolor": "--ink",
                 "title": {"text": "mean risk − event rate" if is_risk else "confidence − accuracy", "standoff": 6},
                 "fixedrange": True,
             },
-            "yaxis": {**AXIS, "type": "category", "fixedrange": True, "dtick": 1},
+            "yaxis": {
+                **AXIS,
+                "type": "category",
+                "range": [-0.6, len(shown) - 0.4],
+                "fixedrange": True,
+                "dtick": 1,
+            },
         },
     }
 

@@ -46,7 +46,7 @@
     const single = figure.switch === undefined;
     const view = figure.views[wanted ?? Object.keys(figure.views)[0]];
     place.hidden = view === undefined;
-    if (place.hidden) return Plotly.purge(place);
+    if (place.hidden) return void Plotly.purge(place);
     const { data, layout } = painted(view, getComputedStyle(root));
     if (single) {
       const [methods, splits] = [checked("method"), checked("split")];
@@ -58,13 +58,12 @@
       layout.dragmode = touch ? false : "zoom"; /* on a touch screen a drag scrolls the page */
       layout.uirevision = "keep"; /* hiding a line does not undo a zoom */
     }
-    const sheet = root.classList.contains("printing");
-    if (sheet) layout.width = place.clientWidth; /* as wide as its card is on paper */
-    return Plotly.react(place, data, layout, config).then(() => name(place, sheet));
+    if (root.classList.contains("printing")) layout.width = place.clientWidth; /* as wide as its card is on paper */
+    return Plotly.react(place, data, layout, config).then(() => name(place));
   }
 
   /* The picture is what has a name: the buttons beside it must not be inside an image. */
-  function name(place, sheet) {
+  function name(place) {
     const says = (place.dataset.says ??= place.getAttribute("aria-label"));
     place.removeAttribute("role");
     place.removeAttribute("aria-label");
@@ -72,10 +71,11 @@
     picture.setAttribute("role", "img");
     picture.setAttribute("aria-label", says);
     for (const layer of layers) layer.setAttribute("aria-hidden", "true");
-    return sheet ? place : Plotly.Plots.resize(place);
+    return place;
   }
 
   const drawAll = () => Promise.all(figures.map(draw));
+  const fit = (places) => places.forEach((place) => place && Plotly.Plots.resize(place)); /* back to its card's width */
 
   /* One figure per frame, so that the page can be read and scrolled meanwhile. */
   async function open() {
@@ -106,7 +106,7 @@
   for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
     window.addEventListener(event, () => {
       root.classList.toggle("printing", printing); /* light colours and the width of a sheet */
-      drawAll();
+      drawAll().then((places) => printing || fit(places));
     });
   }
   open();
