@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from surefoot.report.curves import Curve
 from surefoot.report.marks import N_MARKS
 from surefoot.report.page import write_page
+from surefoot.report.pairing import PairedSeries
 from surefoot.report.summary import summarise
-from surefoot.report.thinning import extremes, thin
+from surefoot.report.thinning import MOMENTS, extremes, spaced, thin
 from tests.report.browser import drawn_page, repack, unpacked
 from tests.report.test_page import figures
 from tests.runs import MEASURES, fake_run
@@ -53,6 +54,15 @@ def test_a_band_keeps_its_own_extremes_and_the_first_moment_hides_none() -> None
     assert thinned.mean[:2] == (100.0, 50.0)  # the second is the highest of a network that was trained
     assert (thinned.epochs[0], thinned.epochs[-1]) == (0.0, n - 1.0)
     assert thin(thinned, 1000) is thinned
+
+
+def test_a_cloud_of_points_keeps_its_width() -> None:
+    steps = tuple(range(10_000))
+    noise = tuple(math.sin(12.9898 * step * step) for step in steps)
+    found = spaced(PairedSeries(steps, noise, noise, exact=True))
+    assert (len(found.steps), found.steps[0], found.steps[-1]) == (MOMENTS, 0, 9_999)
+    assert sum(abs(value) for value in found.x) / MOMENTS == pytest.approx(2 / math.pi, abs=0.15)
+    assert spaced(found) is found
 
 
 def test_long_runs_are_thinned_and_the_page_says_so(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from surefoot.report.numbers import join
 from surefoot.report.pairing import PHASES, OfMethod, QuantityPair, correlations, read_pair
 from surefoot.report.quantities import QUANTITIES
 from surefoot.report.sharpness_figure import KINDS, limit_of, sharpness_figure
-from surefoot.report.thinning import COLUMNS, PAIR_COLUMNS, thin_pair
+from surefoot.report.thinning import MOMENTS, spaced
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
 TRAJECTORIES = tuple(QUANTITIES[key] for key in ("margin_median", "margin_q10", "margin_share_negative", "kce"))
@@ -49,15 +49,12 @@ def _waypoints(record: Mapping[str, Any]) -> Waypoints:
     return Waypoints(record["step"], tuple(values), tuple(values.values()), record["path/bound"])
 
 
-def dynamics(
-    methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]], *, columns: int = COLUMNS
-) -> dict[str, Any]:
+def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> dict[str, Any]:
     """Collect figures and numbers about curvature, margins and certificates.
 
     Args:
         methods: Label, mark and curves of each method.
         runs: Each one's runs.
-        columns: How finely pairs of quantities are drawn.
 
     Returns:
         ``cards``, each with the place ``id``, ``heading`` and ``says``; ``figures`` for those places; and
@@ -71,7 +68,7 @@ def dynamics(
             (each.key, each.title, f"{each.title} over epochs: test solid, train dashed.", curve_figure(each, methods))
             for each in TRAJECTORIES
         ),
-        *(_phase(pair, of_method, columns) for pair in PHASES),
+        *(_phase(pair, of_method) for pair in PHASES),
         (
             "path",
             "Smallest curvature on the way to the perturbed weights",
@@ -107,11 +104,11 @@ def _sharpness(methods: Sequence[Named]) -> Card:
     return "sharpness", "Sharpness, log scale", says, sharpness_figure(methods)
 
 
-def _phase(pair: QuantityPair, methods: Sequence[OfMethod], columns: int) -> Card:
+def _phase(pair: QuantityPair, methods: Sequence[OfMethod]) -> Card:
     """Draw ECE over sharpness of one split, of the methods that recorded sharpness there."""
     read = [(label, mark, read_pair(pair, runs)) for label, mark, runs in methods]
-    few = min(columns, PAIR_COLUMNS)
-    found = [(label, mark, [thin_pair(one, few) for one in each[1]] if each else []) for label, mark, each in read]
+    found = [(label, mark, [spaced(one) for one in each[1]] if each else []) for label, mark, each in read]
+    longest = max((len(one.steps) for *_, each in read if each for one in each[1]), default=0)
     names = list(dict.fromkeys(each[0].name for *_, each in read if each))
     whose = " or ".join(names)
     together = all(moments.exact for *_, series in found for moments in series)
@@ -119,4 +116,5 @@ def _phase(pair: QuantityPair, methods: Sequence[OfMethod], columns: int) -> Car
     axis = names[0].partition(",")[0] if len(names) == 1 else "sharpness"
     figure = phase_figure(found, x_title=axis, y_title=f"{pair.split} {pair.y.name}")
     says = f"{pair.y.name} on the {pair.split} split over {whose}, {how}; coloured by step, one line per run."
+    says += f" Drawn are {MOMENTS} moments of a run at equal distances." if longest > MOMENTS else ""
     return f"phase-{pair.split}", f"{pair.y.name} against sharpness, {pair.split}", says, figure

@@ -64,7 +64,7 @@ def write_page(
         for place, (row, found) in enumerate(zip(drawn, curves, strict=True))
     ]
     shifted = summarise_shift(dataclasses.replace(summary, rows=drawn))
-    watched = dynamics(_drawn(methods), [row.runs for row in drawn], columns=columns)
+    watched = dynamics(_drawn(methods), [row.runs for row in drawn])
     marks = {method.row.label: method.mark for method in methods}
     shared, own = divide_options([options(row) for row in summary.rows])
     return write_document(

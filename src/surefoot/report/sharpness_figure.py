@@ -51,7 +51,7 @@ def sharpness_figure(methods: Sequence[Named]) -> Figure | None:
         lines += [
             {
                 "type": "scatter",
-                "mode": "lines+markers",
+                "mode": "lines" if limit and curve is limit[0] else "lines+markers",
                 "name": f"{html.escape(label)}, {words}",
                 "x": list(curve.epochs),
                 "y": [value if value > 0 else None for value in curve.mean],

@@ -10,7 +10,7 @@ from surefoot.report.curves import Curve
 from surefoot.report.pairing import PairedSeries
 
 COLUMNS = 300  # of a card; two values in each are as fine as a screen shows
-PAIR_COLUMNS = 12  # of one quantity over another, where every moment has a marker
+MOMENTS = 40  # of a run, where one quantity is drawn over another
 POINTS = 40_000  # on a page, whatever it shows
 
 
@@ -89,8 +89,23 @@ def thin_all(curves: Mapping[str, Curve], columns: int) -> dict[str, Curve]:
     return {key: thin(curve, columns) for key, curve in curves.items()}
 
 
-def thin_pair(moments: PairedSeries, columns: int) -> PairedSeries:
-    """Keep the moments at which one of two quantities is extreme."""
-    kept = extremes(moments.steps, moments.x, moments.y, columns=columns)
+def spaced(moments: PairedSeries, most: int = MOMENTS) -> PairedSeries:
+    """Keep moments at equal distances: of a cloud of points, extremes alone would look wider than it is.
+
+    Args:
+        moments: Of one run.
+        most: How many to keep, the first and the last among them.
+
+    Returns:
+        Those kept; all where there are no more.
+
+    Example:
+        >>> spaced(PairedSeries((0, 1, 2, 3, 4), (0.0,) * 5, (0.0,) * 5, True), 3).steps
+        (0, 2, 4)
+    """
+    n = len(moments.steps)
+    if n <= most:
+        return moments
+    kept = [round(i * (n - 1) / (most - 1)) for i in range(most)]
     x, y = (tuple(values[i] for i in kept) for values in (moments.x, moments.y))
     return PairedSeries(tuple(moments.steps[i] for i in kept), x, y, moments.exact)
