@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import os
 import shutil
 import subprocess
@@ -46,3 +48,17 @@ def add_script(page: Path, script: str) -> None:
     """Let a page run one more script at its end, whose hash its policy then names."""
     text = page.read_text(encoding="utf-8").replace("script-src ", f"script-src {_hash(script)} ", 1)
     page.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+
+
+def unpacked(page: Path, name: str) -> str:
+    """Read what a page holds packed: its ``figures``, or ``plotly``."""
+    text = page.read_text(encoding="utf-8").partition(f'<script type="application/gzip" id="{name}">')[2]
+    return gzip.decompress(base64.b64decode(text.partition("</script>")[0])).decode()
+
+
+def repack(page: Path, name: str, content: str) -> None:
+    """Put something else in its place."""
+    text = page.read_text(encoding="utf-8")
+    head, start, rest = text.partition(f'<script type="application/gzip" id="{name}">')
+    packed = base64.b64encode(gzip.compress(content.encode())).decode()
+    page.write_text(head + start + packed + rest[rest.index("</script>") :], encoding="utf-8")

@@ -48,11 +48,7 @@ class LivePage:
         self._session = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        width, height = self._size
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": self._scheme}])
+        self.look(self._size[0], self._scheme)
         return self
 
     def __exit__(
@@ -63,6 +59,13 @@ class LivePage:
         self._process.wait()
         os.close(self._in)
         os.close(self._out)
+
+    def look(self, width: int, scheme: str = "light", *, media: str = "") -> None:
+        """Be a window of another width, under another colour scheme, or ``print``."""
+        size = {"width": width, "height": self._size[1], "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Call a method of the DevTools protocol and wait for its answer."""

@@ -49,9 +49,9 @@ def test_consistency_bars_are_those_of_the_audit(audited: list[dict], tmp_path: 
     diagram = audited[0]["verdict"]["reliability"]
     filled = [b for b, n in enumerate(diagram["count"]) if n]
     highs = [y + up for y, up in zip(bars["y"], bars["error_y"]["array"], strict=True)]
-    assert highs == pytest.approx([diagram["high"][b] for b in filled])
+    assert highs == pytest.approx([diagram["high"][b] for b in filled], rel=1e-5)  # figures hold six digits
     lows = [y - down for y, down in zip(bars["y"], bars["error_y"]["arrayminus"], strict=True)]
-    assert lows == pytest.approx([diagram["low"][b] for b in filled])
+    assert lows == pytest.approx([diagram["low"][b] for b in filled], rel=1e-5, abs=1e-6)
 
 
 def test_built_without_torch(audited: list[dict], tmp_path: Path) -> None:

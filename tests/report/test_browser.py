@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from importlib import resources
@@ -17,7 +18,7 @@ from surefoot.report.shift import ShiftRow, ShiftSummary
 from surefoot.report.shift_figures import _curves
 from surefoot.report.summary import summarise
 from surefoot.statistics import Spread
-from tests.report.browser import add_script, drawn_page, find_browser
+from tests.report.browser import add_script, drawn_page, find_browser, repack, unpacked
 from tests.runs import MEASURES, fake_run
 
 SCRIPT = "<script>window.hacked = document.documentElement.dataset.trouble = 'hacked'</script>"
@@ -66,8 +67,7 @@ def test_the_switch_redraws_the_reliability_diagrams(tmp_path: Path) -> None:
 
 def test_an_error_in_the_page_would_be_seen(tmp_path: Path) -> None:
     page = write_page(summarise([fake_run(tmp_path)]), tmp_path / "report.html")
-    broken = page.read_text(encoding="utf-8").replace('"id": "curve-loss"', '"id": "no-such-place"')
-    page.write_text(broken, encoding="utf-8")
+    repack(page, "figures", unpacked(page, "figures").replace('"id":"curve-loss"', '"id":"no-such-place"'))
     assert "data-trouble" in _root(drawn_page(page, tmp_path / "profile"))
 
 
@@ -141,7 +141,8 @@ def test_ticks_of_close_percentages_are_told_apart(tmp_path: Path) -> None:
     row = ShiftRow(method, (0,), cells, {"ece": Spread(0.039, None, 1)}, {}, None, {})
     shift = ShiftSummary((row,), ("fog",), (1,), 10, None)
     drawn = {"slices": slice_figure(slices, mark_of(0)), "curves": _curves(shift, column, "fog")}
-    plotly = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+    packed = resources.files("surefoot.report").joinpath("plotly", "plotly.min.js.gz").read_bytes()
+    plotly = gzip.decompress(packed).decode()
     divs = "".join(f'<div id="{name}" style="width:600px"></div>' for name in drawn)
     calls = "".join(
         f"Plotly.newPlot('{n}', {json.dumps(f['data'])}, {json.dumps(f['layout'])});" for n, f in drawn.items()

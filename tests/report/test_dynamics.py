@@ -164,7 +164,7 @@ def test_the_axis_of_sharpness_is_that_of_what_was_measured(falling: RunFolder) 
     assert sum(low <= tick <= high for tick in ticks) >= 2
     assert figure["layout"]["xaxis"]["range"] == pytest.approx([-0.6, 30.6])  # 30 epochs, whatever the words' length
     (said,) = figure["layout"]["annotations"]
-    assert said["text"] == f"(2 + 2β)/η leaves ↑ up to {max(limit):,.0f}"
+    assert said["text"] == f"(2 + 2β)/η leaves ↑ up to {float(f'{max(limit):.2g}'):,.0f}"
     leaves = next(
         epoch for epoch, value in zip(curves["gn_sharpness/threshold"].epochs, limit, strict=True) if value > high
     )

@@ -69,9 +69,9 @@ def test_points_and_cells_are_those_of_the_ranking(found: dict, tmp_path: Path) 
     ranking = found["ranking"]
     points = figures(page)["dots-nll"][""]["data"]
     expected = [ranking["nll"][place]["estimate"] for place in reversed(ranking["order"])]
-    assert [point["x"][0] for point in points] == pytest.approx(expected)
+    assert [point["x"][0] for point in points] == pytest.approx(expected, rel=1e-5)  # figures hold six digits
     highs = [point["x"][0] + point["error_x"]["array"][0] for point in points]
-    assert highs == pytest.approx([ranking["nll"][place]["high"] for place in reversed(ranking["order"])])
+    assert highs == pytest.approx([ranking["nll"][place]["high"] for place in reversed(ranking["order"])], rel=1e-5)
     rows = matrix(ranking, QUANTITIES["nll"])
     assert [row["name"] for row in rows] == [ranking["names"][place] for place in ranking["order"]]
     for i, row in enumerate(rows):

@@ -94,13 +94,20 @@ def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
             "xaxis": {
                 **AXIS,
                 "tickformat": f"+{PERCENT}",
+                "rangemode": "tozero",  # which side of zero they lie on is what the caption speaks of
                 "nticks": 6,
                 "zeroline": True,
                 "zerolinecolor": "--ink",
                 "title": {"text": "mean risk − event rate" if is_risk else "confidence − accuracy", "standoff": 6},
                 "fixedrange": True,
             },
-            "yaxis": {**AXIS, "type": "category", "fixedrange": True, "dtick": 1},
+            "yaxis": {
+                **AXIS,
+                "type": "category",
+                "range": [-0.6, len(shown) - 0.4],
+                "fixedrange": True,
+                "dtick": 1,
+            },
         },
     }
 
@@ -117,11 +124,12 @@ def risk_figure(curves: Sequence[tuple[str, Mark, Sequence[tuple[float, float]]]
     lines = [
         {
             "type": "scatter",
-            "mode": "lines",
+            "mode": "lines+markers",
             "name": html.escape(name),
             "x": [share for share, _ in points],
             "y": [risk for _, risk in points],
             "line": {"color": mark.color, "width": 2.4},
+            "marker": {"color": mark.color, "symbol": mark.symbol, "size": 8, "maxdisplayed": 6},
             "hovertemplate": "the surest %{x:.0%}: %{y:.1%} wrong<extra>%{fullData.name}</extra>",
         }
         for name, mark, points in curves

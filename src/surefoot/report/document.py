@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
+import json
 import math
 import re
 from importlib import resources
@@ -17,6 +19,7 @@ from surefoot.errors import InputError
 from surefoot.records import write_bytes
 from surefoot.report.numbers import show_count, show_difference, show_percent, show_spread, signed
 
+DIGITS = 6  # significant ones, of numbers in figures: finer than a screen
 # Plotly puts in an empty style and adds rules to it, and gives the pixels of heat maps this one; 'unsafe-hashes' lets
 # these two be attributes as well.
 _PIXELS = "".join(
@@ -45,16 +48,16 @@ def write_document(template: str, path: Path | str, *, figures: list[dict[str, A
     """
     path = Path(path)
     check_page(path)
-    scripts = {"watch": _text("watch.js"), "plotly": _plotly(), "script": _text("page.js")}
-    css = _text("page.css")
+    scripts = {"watch": _text("watch.js"), "script": _text("page.js")}
+    css, plotly = _text("page.css"), _bytes("plotly/plotly.min.js.gz")
     allowed = {
-        "script_hashes": Markup(" ".join(map(_hash, scripts.values()))),
+        "script_hashes": Markup(" ".join(map(_hash, [*scripts.values(), gzip.decompress(plotly).decode()]))),
         "style_hashes": Markup(" ".join([_hash(css), _hash(""), _hash(_PIXELS), "'unsafe-hashes'"])),
     }
-    # Plotly would add the style of maps, which no page has, unless something with its id is there.
-    unused = re.findall(r'getElementById\("([0-9a-f]{64})"\)', scripts["plotly"])
-    filled = _environment().get_template(template)
-    text = filled.render(figures=_finite(figures), css=css, **scripts, **allowed, unused_styles=unused, **context)
+    drawn = json.dumps(_plain(figures), separators=(",", ":")).encode()
+    packed = {"figures": _packed(gzip.compress(drawn, mtime=0)), "plotly": _packed(plotly)}
+    text = _environment().get_template(template).render(css=css, **scripts, **packed, **allowed, **context)
+    text = re.sub(r"\n\s+<", "\n<", text)  # a fifth of a long table is indentation
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, text.encode(errors="backslashreplace"))  # names of files may be no text
     return path
@@ -96,13 +99,20 @@ def _environment() -> Environment:
     return environment
 
 
-def _finite(value: Any) -> Any:
-    """Put null in the place of what JSON cannot say: one NaN would keep every figure from being drawn."""
+def _plain(value: Any) -> Any:
+    """Round numbers, and put null in the place of what JSON cannot say: one NaN would keep all from being drawn."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def _packed(content: bytes) -> str:
+    """Write gzipped bytes as text that a page can hold; its script unpacks them."""
+    return base64.b64encode(content).decode()
 
 
 def _hash(text: str) -> str:
@@ -114,6 +124,5 @@ def _text(name: str) -> str:
     return resources.files("surefoot.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
-    script = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
-    return script.replace("</script", "<\\/script")  # inside a page it would end the script
+def _bytes(name: str) -> bytes:
+    return resources.files("surefoot.report").joinpath(name).read_bytes()

@@ -15,9 +15,11 @@ from surefoot.report.dynamics_figures import (
 )
 from surefoot.report.figures import Figure, curve_figure
 from surefoot.report.marks import Mark
+from surefoot.report.numbers import join
 from surefoot.report.pairing import PHASES, OfMethod, QuantityPair, correlations, read_pair
 from surefoot.report.quantities import QUANTITIES
-from surefoot.report.sharpness_figure import limit_of, sharpness_figure
+from surefoot.report.sharpness_figure import KINDS, limit_of, sharpness_figure
+from surefoot.report.thinning import MOMENTS, spaced
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
 TRAJECTORIES = tuple(QUANTITIES[key] for key in ("margin_median", "margin_q10", "margin_share_negative", "kce"))
@@ -62,7 +64,10 @@ def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> d
     paths = [(label, mark, read_path(group)) for label, mark, group in of_method]
     drawn: list[Card] = [
         _sharpness(methods),
-        *((each.key, each.title, f"{each.title} over epochs.", curve_figure(each, methods)) for each in TRAJECTORIES),
+        *(
+            (each.key, each.title, f"{each.title} over epochs: test solid, train dashed.", curve_figure(each, methods))
+            for each in TRAJECTORIES
+        ),
         *(_phase(pair, of_method) for pair in PHASES),
         (
             "path",
@@ -89,10 +94,8 @@ def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> d
 def _sharpness(methods: Sequence[Named]) -> Card:
     """Draw sharpness, and say what its lines are; the limit only where one is drawn."""
     limits = list(dict.fromkeys(limit[1] for *_, curves in methods if (limit := limit_of(curves))))
-    says = (
-        "Largest Gauss–Newton eigenvalue on a probe of the training split (solid) and of the test split (dash and "
-        "dot), and mean sharpness of batches along their own gradients (dotted), over epochs."
-    )
+    seen = [told for key, *_, told in KINDS if any(key in curves for *_, curves in methods)]
+    says = f"Over epochs: {join(seen)}."
     if limits:
         says += (
             f" Dashed: {' or '.join(limits)}, the limit of the learning rate, beyond which a step overshoots; the axis "
@@ -104,7 +107,8 @@ def _sharpness(methods: Sequence[Named]) -> Card:
 def _phase(pair: QuantityPair, methods: Sequence[OfMethod]) -> Card:
     """Draw ECE over sharpness of one split, of the methods that recorded sharpness there."""
     read = [(label, mark, read_pair(pair, runs)) for label, mark, runs in methods]
-    found = [(label, mark, each[1] if each else []) for label, mark, each in read]
+    found = [(label, mark, [spaced(one) for one in each[1]] if each else []) for label, mark, each in read]
+    longest = max((len(one.steps) for *_, each in read if each for one in each[1]), default=0)
     names = list(dict.fromkeys(each[0].name for *_, each in read if each))
     whose = " or ".join(names)
     together = all(moments.exact for *_, series in found for moments in series)
@@ -112,4 +116,5 @@ def _phase(pair: QuantityPair, methods: Sequence[OfMethod]) -> Card:
     axis = names[0].partition(",")[0] if len(names) == 1 else "sharpness"
     figure = phase_figure(found, x_title=axis, y_title=f"{pair.split} {pair.y.name}")
     says = f"{pair.y.name} on the {pair.split} split over {whose}, {how}; coloured by step, one line per run."
+    says += f" Drawn are {MOMENTS} moments of a run at equal distances." if longest > MOMENTS else ""
     return f"phase-{pair.split}", f"{pair.y.name} against sharpness, {pair.split}", says, figure

@@ -92,7 +92,7 @@ def phase_figure(
         for moments in series:
             marker = {
                 "symbol": mark.symbol,
-                "size": 8,
+                "size": 6,
                 "color": list(moments.steps),
                 "colorscale": "Viridis",
                 "cmin": 0,
@@ -140,7 +140,13 @@ def path_figure(methods: Sequence[tuple[str, Mark, Sequence[Waypoints]]]) -> Fig
     lines: list[Figure] = []
     for index, (label, mark, moments) in enumerate(methods):
         for order, moment in enumerate(moments):
-            line = {"type": "scatter", "mode": "lines", "x": list(moment.t), "meta": {"method": index}}
+            line = {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "x": list(moment.t),
+                "marker": {"color": mark.color, "symbol": mark.symbol, "size": 7},
+                "meta": {"method": index},
+            }
             name = f"{html.escape(label)}, step {moment.step}"
             hover = "%{fullData.name}<br>t = %{x}: %{y:.3~g}<extra></extra>"
             width = 1 + order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from surefoot.records import RunFolder
 from surefoot.report.numbers import show_count, show_seconds
 from surefoot.report.summary import MethodRow, Summary
 from surefoot.schema import PartSpec, show_option
+
+Options = list[tuple[str, str]]  # names and values
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def facts(summary: Summary) -> list[tuple[str, list[str]]]:
     return [(heading, found) for heading, found in lines if found]
 
 
-def options(row: MethodRow) -> list[tuple[str, str]]:
+def options(row: MethodRow) -> Options:
     """List everything that determines a method's runs but the seed, as the command line reads it.
 
     Args:
@@ -78,6 +80,25 @@ def options(row: MethodRow) -> list[tuple[str, str]]:
         "seeds": ", ".join(map(str, row.seeds)),
     }
     return [*found, *((name, str(value)) for name, value in settings.items())]
+
+
+def divide_options(found: Sequence[Options]) -> tuple[Options, list[Options]]:
+    """Tell what all methods share from what is a method's own; of a single method everything is.
+
+    Args:
+        found: Names and values of each method.
+
+    Returns:
+        What is shared, and each one's own.
+
+    Example:
+        >>> divide_options([[("lr", "1"), ("data", "toy")], [("lr", "2"), ("data", "toy")]])
+        ([('data', 'toy')], [[('lr', '1')], [('lr', '2')]])
+    """
+    if len(found) < 2:
+        return [], list(found)
+    shared = [each for each in found[0] if all(each in other for other in found[1:])]
+    return shared, [[each for each in own if each not in shared] for own in found]
 
 
 def places(row: MethodRow, page: Path) -> list[RunPlace]:

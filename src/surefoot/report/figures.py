@@ -110,6 +110,8 @@ def _reliability_layout(bins: Bins, words: tuple[str, str]) -> Figure:
     quarters = [0, 0.25, 0.5, 0.75, 1]
     marked = {"type": "line", "xref": "x", "yref": "y2 domain", "y0": 0, "y1": 1}
     means = ((bins.mean_accuracy, "solid"), (bins.mean_confidence, "dot"))
+    fullest = max(bins.count) / bins.total
+    end = next(end for end in (0.25, 0.5, 1) if fullest <= end)
     return {
         **layout(height=380),
         "barmode": "overlay",
@@ -120,7 +122,8 @@ def _reliability_layout(bins: Bins, words: tuple[str, str]) -> Figure:
         "yaxis2": {
             **percent,
             "domain": [0, 0.22],
-            "tickvals": [0, 0.5, 1],
+            "range": [0, end],
+            "tickvals": [0, end],
             "title": {"text": "share", "standoff": 6},
         },
         "shapes": [

@@ -19,6 +19,7 @@ SYMBOLS = (
     ("triangle-down", "M14 10.5l4.6-8h-9.2z"),
     ("hexagon", "M14 1.5l4 2.2v4.6l-4 2.2l-4-2.2v-4.6z"),
 )
+N_MARKS = N_COLORS * len(SYMBOLS)
 
 
 @dataclass(frozen=True)

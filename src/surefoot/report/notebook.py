@@ -21,7 +21,16 @@ from surefoot.report.risk_figures import risk_end
 
 Json = Mapping[str, Any]
 _SIZE, _LEFT, _BOTTOM = 190, 36, 30
-_COLORS = ("#0072b2", "#d55e00", "#008a63", "#b0508c", "#9a7400", "#2f8fd0", "#6b4fa0", "#59616b")
+_COLORS = (
+    "#3769a9",
+    "#8d1d01",
+    "#188b44",
+    "#933278",
+    "#ab7300",
+    "#3399d2",
+    "#5c4ebc",
+    "#6e6e6e",
+)  # the page's light ones
 _MOST_SLICES = 20
 
 

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  const figures = JSON.parse(document.getElementById("figures").textContent);
+  let figures = [];
   const config = {
     responsive: true,
     displaylogo: false,
@@ -9,6 +9,11 @@
     toImageButtonOptions: { format: "svg" },
   };
   const touch = matchMedia("(pointer: coarse)").matches;
+
+  async function unpack(id) {
+    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  }
 
   /* "--name/alpha" becomes the value that the custom property has just now. */
   function paint(text, style) {
@@ -41,7 +46,7 @@
     const single = figure.switch === undefined;
     const view = figure.views[wanted ?? Object.keys(figure.views)[0]];
     place.hidden = view === undefined;
-    if (place.hidden) return Plotly.purge(place);
+    if (place.hidden) return void Plotly.purge(place);
     const { data, layout } = painted(view, getComputedStyle(root));
     if (single) {
       const [methods, splits] = [checked("method"), checked("split")];
@@ -53,18 +58,39 @@
       layout.dragmode = touch ? false : "zoom"; /* on a touch screen a drag scrolls the page */
       layout.uirevision = "keep"; /* hiding a line does not undo a zoom */
     }
-    return Plotly.react(place, data, layout, config);
+    if (root.classList.contains("printing")) layout.width = place.clientWidth; /* as wide as its card is on paper */
+    return Plotly.react(place, data, layout, config).then(() => name(place));
+  }
+
+  /* The picture is what has a name: the buttons beside it must not be inside an image. */
+  function name(place) {
+    const says = (place.dataset.says ??= place.getAttribute("aria-label"));
+    place.removeAttribute("role");
+    place.removeAttribute("aria-label");
+    const [picture, ...layers] = place.querySelectorAll(".main-svg");
+    picture.setAttribute("role", "img");
+    picture.setAttribute("aria-label", says);
+    for (const layer of layers) layer.setAttribute("aria-hidden", "true");
+    return place;
   }
 
   const drawAll = () => Promise.all(figures.map(draw));
+  const fit = (places) => places.forEach((place) => place && Plotly.Plots.resize(place)); /* back to its card's width */
 
   /* One figure per frame, so that the page can be read and scrolled meanwhile. */
   async function open() {
+    figures = JSON.parse(await unpack("figures"));
+    if (figures.length) {
+      const script = document.createElement("script");
+      script.textContent = await unpack("plotly"); /* the page's policy names its hash */
+      document.body.append(script);
+    }
     for (const figure of figures) {
       await draw(figure);
       await new Promise((next) => setTimeout(next));
     }
     root.dataset.drawn = figures.length;
+    root.dataset.took = performance.now(); /* milliseconds since the page was opened */
   }
 
   document.addEventListener("change", ({ target }) => {
@@ -80,7 +106,7 @@
   for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
     window.addEventListener(event, () => {
       root.classList.toggle("printing", printing); /* light colours and the width of a sheet */
-      drawAll();
+      drawAll().then((places) => printing || fit(places));
     });
   }
   open();

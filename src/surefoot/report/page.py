@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,10 @@ from surefoot.report.choice import verdict
 from surefoot.report.curves import Curve, read_curves
 from surefoot.report.document import write_document
 from surefoot.report.dynamics import dynamics
-from surefoot.report.facts import facts, options, places
+from surefoot.report.facts import divide_options, facts, options, places
 from surefoot.report.figures import Figure, curve_figure, reliability_figure
 from surefoot.report.grid import Grid
-from surefoot.report.marks import Mark, mark_of
+from surefoot.report.marks import N_MARKS, Mark, mark_of
 from surefoot.report.measures import show
 from surefoot.report.numbers import join
 from surefoot.report.quantities import QUANTITIES
@@ -23,13 +24,14 @@ from surefoot.report.shift import summarise_shift
 from surefoot.report.shift_figures import shift_figures
 from surefoot.report.shift_page import shift_context
 from surefoot.report.summary import MethodRow, Summary
+from surefoot.report.thinning import columns_for, thin_all
 
 CURVES = tuple(QUANTITIES[key] for key in ("loss", "accuracy", "ece"))
 
 
 @dataclass(frozen=True)
 class Method:
-    """All that the page shows of one method."""
+    """All that the figures show of one method."""
 
     row: MethodRow
     mark: Mark
@@ -53,9 +55,18 @@ def write_page(
         ``path``.
     """
     path = Path(path)
-    methods = [_method(index, row) for index, row in enumerate(summary.rows)]
-    shifted = summarise_shift(summary)
-    watched = dynamics(_drawn(methods), [row.runs for row in summary.rows])
+    drawn = drawn_rows(summary)
+    read = [read_curves(row.runs) for row in drawn]
+    columns = columns_for(sum(map(len, read)))
+    curves = [thin_all(each, columns) for each in read]
+    methods = [
+        Method(row, mark_of(place), read_bins(row.runs), found)
+        for place, (row, found) in enumerate(zip(drawn, curves, strict=True))
+    ]
+    shifted = summarise_shift(dataclasses.replace(summary, rows=drawn))
+    watched = dynamics(_drawn(methods), [row.runs for row in drawn])
+    marks = {method.row.label: method.mark for method in methods}
+    shared, own = divide_options([options(row) for row in summary.rows])
     return write_document(
         "template.html",
         path,
@@ -67,8 +78,12 @@ def write_page(
         facts=facts(summary),
         columns=summary.columns(),
         behind_calibrators=any("@" in key for key in summary.shown),
+        rows=[(row, marks.get(row.label)) for row in summary.rows],
         methods=methods,
-        options=[options(row) for row in summary.rows],
+        n_left=len(summary.rows) - len(methods),
+        thinned=columns if curves != read else None,
+        shared=shared,
+        options=own,
         places=[places(row, path) for row in summary.rows],
         cards=_cards(methods),
         views=_views(methods),
@@ -78,8 +93,19 @@ def write_page(
     )
 
 
-def _method(index: int, row: MethodRow) -> Method:
-    return Method(row, mark_of(index), read_bins(row.runs), read_curves(row.runs))
+def drawn_rows(summary: Summary) -> tuple[MethodRow, ...]:
+    """Choose the methods that figures show: all, or as many as there are marks to tell them apart.
+
+    Args:
+        summary: The comparison.
+
+    Returns:
+        In their order: the first, which the others are compared with, and those of the lowest ECE on the calibration
+        split.
+    """
+    ece = {row.label: row.calibration["ece"].mean if "ece" in row.calibration else 2.0 for row in summary.rows[1:]}
+    best = set(sorted(ece, key=lambda label: ece[label])[: N_MARKS - 1])
+    return tuple(row for place, row in enumerate(summary.rows) if place == 0 or row.label in best)
 
 
 def _drawn(methods: list[Method]) -> list[tuple[str, Mark, Mapping[str, Curve]]]:

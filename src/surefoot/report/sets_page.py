@@ -180,6 +180,7 @@ def coverage_figure(parts: Sequence[Json], wanted: float, mark: Mark, prefix: st
                 "type": "category",
                 "categoryorder": "array",
                 "categoryarray": names,
+                "range": [-0.6, len(names) - 0.4],
                 "fixedrange": True,
                 "dtick": 1,
             },

@@ -17,10 +17,14 @@ from surefoot.report.numbers import show_count
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
 
-KINDS = (
-    ("gn_sharpness/value", "Gauss–Newton", "solid", 2.4),
-    ("sharpness_on_test/value", "Gauss–Newton on test examples", "dashdot", 1.6),
-    ("batch_sharpness/value", "batches", "dot", 1.8),
+_LARGEST = "the largest Gauss–Newton eigenvalue on"
+KINDS = (  # key, name of the line, its dash and width, and what it is
+    ("gn_sharpness/value", "Gauss–Newton", "solid", 2.4, f"{_LARGEST} a probe of the training split (solid)"),
+    (
+        *("sharpness_on_test/value", "Gauss–Newton on test examples", "dashdot", 1.6),
+        f"{_LARGEST} test examples (dash and dot)",
+    ),
+    ("batch_sharpness/value", "batches", "dot", 1.8, "mean sharpness of batches along their own gradients (dotted)"),
 )
 NEAR = 4.0  # a limit at most so many times as high as all that was measured belongs to the picture
 LINE = 14  # pixels between words about limits
@@ -42,16 +46,17 @@ def sharpness_figure(methods: Sequence[Named]) -> Figure | None:
     bottom, top = axis_range(shown, [limit[0] for limit in limits if limit])
     lines: list[Figure] = []
     for index, ((label, mark, curves), limit) in enumerate(zip(methods, limits, strict=True)):
-        drawn = [(curves[key], words, dash, width) for key, words, dash, width in KINDS if key in curves]
+        drawn = [(curves[key], words, dash, width) for key, words, dash, width, _ in KINDS if key in curves]
         drawn += [(*limit, "dash", 1.2)] if limit else []
         lines += [
             {
                 "type": "scatter",
-                "mode": "lines",
+                "mode": "lines" if limit and curve is limit[0] else "lines+markers",
                 "name": f"{html.escape(label)}, {words}",
                 "x": list(curve.epochs),
                 "y": [value if value > 0 else None for value in curve.mean],
                 "line": {"color": mark.color, "width": width, "dash": dash},
+                "marker": {"color": mark.color, "symbol": mark.symbol, "size": 7, "maxdisplayed": 6},
                 "hovertemplate": "%{fullData.name}<br>epoch %{x:.3~g}: %{y:,.3~r}<extra></extra>",
                 "meta": {"method": index},
             }
@@ -112,16 +117,17 @@ def _leavings(limits: Sequence[tuple[Curve, str]], top: float) -> list[Figure]:
         if not above:
             continue
         at = curve.epochs[above[0]]
+        share = at / (curve.epochs[-1] or 1)
         found.append({
             "x": at,
             "xref": "x",
             "y": 1,
             "yref": "paper",
-            "xanchor": "right" if at > 0.5 * curve.epochs[-1] else "left",
+            "xanchor": "right" if share > 0.65 else "left" if share < 0.35 else "center",
             "yanchor": "bottom",
             "yshift": LINE * len(found),
             "showarrow": False,
-            "text": f"{words} leaves ↑ up to {show_count(max(curve.mean))}",
+            "text": f"{words} leaves ↑ up to {show_count(float(f'{max(curve.mean):.2g}'))}",
             "font": {"size": 11, "color": "--soft"},
         })
     return found
