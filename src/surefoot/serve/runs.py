@@ -170,7 +170,7 @@ class Glance:
         done = read_object(path / "done.json") or {}
         state = state_of(path)
         step = _whole(self._step.get("step"))
-        n_steps = max(self.header.n_steps, step if state == "finished" else 0)
+        n_steps = max(self.header.n_steps, step) if self.header.n_steps or state == "finished" else 0
         seconds, left = spent(self._timing, step, n_steps)
         split = held_out(self._quality)
         return {

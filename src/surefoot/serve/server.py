@@ -131,7 +131,8 @@ class WatchServer(ThreadingHTTPServer):
             super().__init__((host, port), Handler)
         except (OSError, OverflowError) as error:
             raise InputError(
-                f"Expected to serve at {host}, port {port}, but got: {error}. Choose another --port; 0 is any."
+                f"Expected to serve at {host}, port {port}, but got: {error}. "
+                "Add --port 0 for any port that is free, or open the page that is there already."
             ) from error
         shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.server_address[1]}/" + (f"{self.token}/" if self.token else "")
