@@ -1,6 +1,7 @@
 """What watching costs: training with and without an open page, and how soon a page of many long runs shows something.
 
-    python benchmarks/watch.py            # slowdown, as a ratio of medians, and first paint in Chromium
+    python benchmarks/watch.py              # slowdown, as a ratio of medians, and first paint in Chromium
+    python benchmarks/watch.py --findings   # how often the rules speak, of honest noise and of what they are for
 
 Runs with and without a watching page take turns, so that what else the machine does hits both alike. On a busy machine
 seconds say little, and seconds of the processor say more: those of the training, and those of the server beside it.
@@ -123,8 +124,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--only", choices=("slowdown", "paint"))
+    parser.add_argument("--findings", action="store_true")
     given = parser.parse_args()
     start = time.monotonic()
+    if given.findings:
+        from benchmarks._watch_findings import print_table
+
+        print_table()
+        return
     if given.only != "slowdown":
         first_paint(given.runs, given.steps, 3)
     if given.only != "paint":

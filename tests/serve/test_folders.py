@@ -11,7 +11,7 @@ from pathlib import Path
 from surefoot.records import RunFolder
 from surefoot.serve.runs import Glance, find, key_of, read_header, state_of
 from surefoot.serve.series import Curves, clean_bins, thin
-from surefoot.serve.stream import Listing, choose, events
+from surefoot.serve.stream import MOST_DRAWN, Listing, choose, events
 from surefoot.serve.tail import Tail, newest
 from tests.runs import fake_run
 
@@ -117,15 +117,19 @@ def test_a_header_of_nonsense_is_shown_as_text(tmp_path: Path) -> None:
 
 def test_the_run_that_was_asked_for_is_shown_else_one_that_runs() -> None:
     listed = [{"key": "a", "state": "finished"}, {"key": "b", "state": "running"}]
-    assert choose(listed, "a") == "a"
-    assert choose(listed, "../../etc/passwd") == choose(listed, None) == "b"
-    assert choose([], "a") is None
+    assert choose(listed, ["a"]) == ["a"]
+    assert choose(listed, ["b", "a", "b"]) == ["b", "a"]
+    assert choose(listed, ["../../etc/passwd"]) == choose(listed, []) == ["b"]
+    assert choose(listed, ["gone"], before=["a"]) == ["a"]
+    assert choose([], ["a"]) == []
+    many = [{"key": str(number), "state": "finished"} for number in range(100)]
+    assert len(choose(many, [line["key"] for line in many])) == MOST_DRAWN
 
 
 def test_a_stream_sends_what_is_new_and_starts_anew_where_a_run_was_cut_back(tmp_path: Path) -> None:
     run = fake_run(tmp_path)
     stop: list[bool] = []
-    stream = events([tmp_path], key_of(run.path), lambda seconds: bool(stop))
+    stream = events([tmp_path], [key_of(run.path)], lambda seconds: bool(stop))
 
     def following() -> dict[str, object]:
         name, data = next(stream).decode().split("\n")[:2]

@@ -41,7 +41,7 @@ def get(server: WatchServer, path: str, method: str = "GET", **headers: str) -> 
 
 
 def test_the_page_and_its_parts_are_there_with_a_strict_policy(server: WatchServer) -> None:
-    for path in ("/", "/watch.css", "/watch.js", "/charts.js", "/cards.js"):
+    for path in ("/", "/watch.css", "/watch.js", "/charts.js", "/cards.js", "/overlay.js", "/list.js"):
         status, content, headers = get(server, path)
         assert status == 200
         assert content
@@ -54,7 +54,7 @@ def test_the_page_and_its_parts_are_there_with_a_strict_policy(server: WatchServ
     assert get(server, "/", "HEAD")[:2] == (200, b"")
 
 
-@pytest.mark.parametrize("file", ["watch.js", "charts.js", "cards.js"])
+@pytest.mark.parametrize("file", ["watch.js", "charts.js", "cards.js", "overlay.js", "list.js"])
 def test_the_script_writes_text_never_markup(file: str) -> None:
     import surefoot.serve
 

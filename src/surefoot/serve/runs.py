@@ -25,20 +25,24 @@ class Header:
     Attributes:
         key: Names the run to the page; made of its path, and no path.
         path: The folder.
+        group: Names the folder that it is in: runs of one comparison have the same.
         name: The folder's name.
         method: The method's label.
         about: Data, model and seed in a line.
         n_steps: Steps in all; 0 where nobody knows.
         per_epoch: Steps of an epoch.
+        is_own: Whether a loop that is not ours trains it, which keeps no checkpoints.
     """
 
     key: str
     path: Path
+    group: str
     name: str
     method: str
     about: str
     n_steps: int
     per_epoch: int
+    is_own: bool = False
 
 
 def key_of(path: Path) -> str:
@@ -87,11 +91,13 @@ def read_header(path: Path) -> Header | None:
     return Header(
         key=key_of(path),
         path=path,
+        group=key_of(path.resolve().parent),
         name=path.resolve().name,
         method=str(method.get("label", "?")),
         about=f"{parts[1]} on {parts[0]}, seed {spec.get('seed', '?')}",
         n_steps=per_epoch * epochs * (trainings if deep else 1),
         per_epoch=per_epoch,
+        is_own=own > 0,
     )
 
 
@@ -178,6 +184,7 @@ class Glance:
             "name": self.header.name,
             "method": self.header.method,
             "about": self.header.about,
+            "group": self.header.group,
             "state": state,
             "step": step,
             "n_steps": n_steps,
@@ -211,6 +218,11 @@ def spent(timing: Sequence[Record], step: int, n_steps: int) -> tuple[float | No
 def held_out(quality: Mapping[str, Any]) -> str:
     """Return the split that a run is watched by: calibration, which one may choose by, or test where it is alone."""
     return "calibration" if "calibration/loss" in quality else "test"
+
+
+def of_tracker(records: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    """Return what one tracker saw, without the looks at which it failed or was skipped."""
+    return [r for r in records if r.get("tracker") == name and "failed" not in r and "skipped" not in r]
 
 
 def number(value: Any) -> float | None:

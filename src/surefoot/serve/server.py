@@ -1,4 +1,4 @@
-"""The server: five files and a stream of events, on loopback unless told otherwise.
+"""The server: a few files and a stream of events, on loopback unless told otherwise.
 
 The standard library's server is enough. Every open page is one thread that sleeps for most of a second, reads what was
 added to a file and writes a line; nothing is shared between them, so there is nothing to lock and nothing to install.
@@ -28,6 +28,8 @@ PAGES = {
     "/watch.js": ("watch.js", "text/javascript; charset=utf-8"),
     "/charts.js": ("charts.js", "text/javascript; charset=utf-8"),
     "/cards.js": ("cards.js", "text/javascript; charset=utf-8"),
+    "/overlay.js": ("overlay.js", "text/javascript; charset=utf-8"),
+    "/list.js": ("list.js", "text/javascript; charset=utf-8"),
 }
 PORT = 8765
 MOST_STREAMS = 64  # open at once
@@ -65,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
             content = resources.files("surefoot.serve").joinpath(name).read_bytes()
             self._send(HTTPStatus.OK, content, kind, with_body)
         elif path == "/events" and with_body:
-            self._stream(parse_qs(asked.query).get("run", [""])[0] or None)
+            self._stream(parse_qs(asked.query).get("run", [""])[0].split(","))
         else:
             self._send(HTTPStatus.NOT_FOUND, b"There is nothing here.", "text/plain; charset=utf-8", with_body)
 
@@ -82,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in HEADERS.items():
             self.send_header(name, value)
 
-    def _stream(self, wanted: str | None) -> None:
+    def _stream(self, wanted: list[str]) -> None:
         if not self.server.places.acquire(blocking=False):
             message = f"Expected at most {MOST_STREAMS} open pages, but there are more. Close some.".encode()
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, message, "text/plain; charset=utf-8", True)
