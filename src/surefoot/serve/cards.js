@@ -91,6 +91,7 @@ function drawCard(drawn, state) {
   let there, words, name = card.title;
   if (card.bins) {
     there = drawReliability(svg, state.bins);
+    name = state.of ? `Reliability of ${state.of}, newest look` : name;
     words = state.bins ? [["a", `accuracy on ${state.bins.split}`], ["b", "distance to confidence"]] : [];
   } else {
     const made = state.several ? state.several(card.id) : card.make(state.inEpochs, state.split);

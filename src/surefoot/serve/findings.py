@@ -140,7 +140,7 @@ def best_nll(records: Sequence[Record], kept: Collection[int] | None = ()) -> st
 
 
 def ece_and_chance(records: Sequence[Record]) -> str | None:
-    """Say whether the newest ECE is more than chance makes of so few rows."""
+    """Say whether the newest ECE is more than chance makes of so few rows: at 5 % of looks at a calibrated network."""
     looks = of_tracker(records, "quality")
     if not looks:
         return None
@@ -149,8 +149,8 @@ def ece_and_chance(records: Sequence[Record]) -> str | None:
     if ece is None or limit is None:
         return None
     if ece <= limit:
-        return f"ECE {100 * ece:.1f} % is within what chance alone makes of these rows (up to {100 * limit:.1f} %)."
-    return f"ECE {100 * ece:.1f} % is more than chance makes of these rows (up to {100 * limit:.1f} %)."
+        return f"ECE {100 * ece:.2f} % is within what chance alone makes of these rows (up to {100 * limit:.2f} %)."
+    return f"ECE {100 * ece:.2f} % is more than chance makes of these rows (up to {100 * limit:.2f} %)."
 
 
 def controller(records: Sequence[Record]) -> str | None:
@@ -166,8 +166,9 @@ def controller(records: Sequence[Record]) -> str | None:
     log_t, error = number(newest.get("steering/log_temperature")), number(newest.get("steering/error"))
     if not turned or log_t is None or error is None:
         return None
+    sign = "−" if log_t < 0 else "+"
     clear = "clear of 0" if abs(log_t) > Z * error else "not clear of 0"
-    return f"The controller turned {', '.join(turned)}; log T is {log_t:+.3f} ± {Z * error:.3f} now, {clear}."
+    return f"The controller turned {', '.join(turned)}; log T is {sign}{abs(log_t):.3f} ± {Z * error:.3f} now, {clear}."
 
 
 def failures(records: Sequence[Record]) -> str | None:

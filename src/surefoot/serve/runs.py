@@ -185,6 +185,7 @@ class Glance:
             "method": self.header.method,
             "about": self.header.about,
             "group": self.header.group,
+            "own": self.header.is_own,
             "state": state,
             "step": step,
             "n_steps": n_steps,

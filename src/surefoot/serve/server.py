@@ -10,12 +10,15 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from surefoot.errors import InputError
@@ -33,6 +36,8 @@ PAGES = {
 }
 PORT = 8765
 MOST_STREAMS = 64  # open at once
+MOST_CONNECTIONS = 128
+ARRIVES = 10.0  # seconds for a request to arrive whole, however slowly it is sent
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
     server: WatchServer
     server_version = "surefoot"
     sys_version = ""
-    timeout = 60  # seconds for a request to arrive
+    timeout = 60  # seconds in which a page takes no news, until it is given up
 
     def do_GET(self) -> None:
         """Send a file or the stream."""
@@ -52,7 +57,9 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.note_arrival(self.request)
+        names = {name.lower() for name in self.headers}
+        headers = {name: ", ".join(self.headers.get_all(name, [])) for name in names}  # of two hosts none is known
         reason = refusal(headers, loopback=self.server.loopback)
         if reason is not None:
             self._send(HTTPStatus.FORBIDDEN, reason.encode(), "text/plain; charset=utf-8", with_body)
@@ -128,6 +135,7 @@ class WatchServer(ThreadingHTTPServer):
         self.token = None if self.loopback else secrets.token_urlsafe(24)
         self.ended = threading.Event()
         self.places = threading.BoundedSemaphore(MOST_STREAMS)
+        self._arriving: dict[Any, float | None] = {}  # open connections: since when, and None once they have asked
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), Handler)
@@ -151,6 +159,33 @@ class WatchServer(ThreadingHTTPServer):
         self.ended.set()
         self.shutdown()
         self.server_close()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Turn away who comes when too many are there."""
+        return len(self._arriving) < MOST_CONNECTIONS
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Note when somebody has come."""
+        self._arriving[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def note_arrival(self, request: Any) -> None:
+        """Note that somebody has asked."""
+        if request in self._arriving:
+            self._arriving[request] = None
+
+    def service_actions(self) -> None:
+        """End connections whose requests do not come to an end; called twice a second."""
+        late = time.monotonic() - ARRIVES
+        for request, since in list(self._arriving.items()):
+            if since is not None and since < late:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection that ends."""
+        self._arriving.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing about connections that break: browsers close them as they like."""

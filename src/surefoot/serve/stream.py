@@ -51,7 +51,7 @@ class Listing:
 
 
 def choose(lines: Sequence[dict[str, Any]], wanted: Sequence[str], before: Sequence[str] = ()) -> list[str]:
-    """Say which runs to draw: those that were asked for, else those of before, else one that is running, else the first.
+    """Say which runs to draw: those asked for, else those of before, else one that is running, else the first.
 
     Args:
         lines: The list of all runs.

@@ -112,7 +112,7 @@ function paintNow() {
   const state = {
     inEpochs: inEpochs.get(run.key), bins: (live.drawn.get(run.key) || { bins: null }).bins, split: run.split,
     unit: run.per_epoch ? "epoch" : "step", from: zoom.from === null ? 0 : zoom.from, to: zoom.to === null ? end : zoom.to,
-    several: more ? (id) => overlaid(id, groups, (key) => inEpochs.get(key)) : null,
+    of: more ? run.name : null, several: more ? (id) => overlaid(id, groups, (key) => inEpochs.get(key)) : null,
   };
   live.shown = state;
   paintChoices(run, groups, more, zoom);
@@ -130,7 +130,7 @@ function paintChoices(run, groups, more, zoom) {
     if (document.activeElement !== at(name)) at(name).value = Number(live.shown[name].toPrecision(5));
   }
   at("groups").replaceChildren(...(more ? groups : []).map((group) =>
-    element("span", { class: group.cls }, group.runs.length > 1 ? `${group.name}, ${group.runs.length} runs` : group.name)));
+    element("span", { class: group.cls }, group.runs.length > 1 ? `${group.name}, mean of ${group.runs.length} runs` : group.name)));
   const beside = live.runs.filter((each) => each.group === run.group);
   at("choices").hidden = live.runs.length < 2;
   at("together").hidden = beside.length < 2 || beside.length === more + 1;
@@ -140,7 +140,10 @@ function paintChoices(run, groups, more, zoom) {
 
 function paintFindings(run) {
   const said = [...(live.drawn.get(run.key) || { findings: [] }).findings];
-  if (run.state === "interrupted") said.unshift(`Interrupted at step ${run.step}${run.n_steps ? ` of ${run.n_steps}` : ""}: nobody is at this run. The same command goes on with it.`);
+  if (run.state === "interrupted") {
+    const where = `Interrupted at step ${count(run.step)}${run.n_steps ? ` of ${count(run.n_steps)}` : ""}: no process is at this run.`;
+    said.unshift(`${where} ${run.own ? "Its loop has ended without finishing." : "The same command goes on with it."}`);
+  }
   const nothing = run.state === "running" ? "Nothing stands out so far." : "Nothing stands out.";
   const lines = (said.length ? said : [nothing]).map((text) =>
     element("li", { class: /^(Diverg|Interrupted)/.test(text) ? "urgent" : "" }, text));
@@ -150,11 +153,11 @@ function paintFindings(run) {
 
 function paintFacts(run) {
   const epoch = run.per_epoch ? (run.step / run.per_epoch).toFixed(1) : null;
-  const of = run.n_steps && run.per_epoch ? ` of ${Math.round(run.n_steps / run.per_epoch)}` : "";
+  const of = run.n_steps && run.per_epoch ? ` of ${count(run.n_steps / run.per_epoch)}` : "";
   const facts = [
     ["State", run.state], ["Epoch", epoch === null ? "–" : epoch + of],
-    ["Step", run.n_steps ? `${run.step} of ${run.n_steps}` : String(run.step)], ["Time left", run.state === "running" ? seconds(run.left) : "–"],
-    ["Training time", seconds(run.seconds)], ["Cost, gradient passes", short2(run.passes)],
+    ["Step", run.n_steps ? `${count(run.step)} of ${count(run.n_steps)}` : count(run.step)], ["Time left", run.state === "running" ? seconds(run.left) : "–"],
+    ["Training time", seconds(run.seconds)], ["Cost, gradient passes", count(run.passes)],
     [`Accuracy, ${run.split}`, percent(run.accuracy)], [`ECE, ${run.split}`, percent(run.ece)],
   ];
   at("facts").replaceChildren(...facts.map(([name, value]) => {
@@ -164,7 +167,7 @@ function paintFacts(run) {
   }));
 }
 
-const short2 = (value) => (value === null ? "–" : Math.round(value).toLocaleString("en"));
+const count = (value) => (value === null ? "–" : Math.round(value).toLocaleString("en"));
 
 // Drag over a curve to look closer.
 for (const { card, svg } of cards) {
