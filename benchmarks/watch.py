@@ -3,86 +3,104 @@
     python benchmarks/watch.py              # slowdown, as a ratio of medians, and first paint in Chromium
     python benchmarks/watch.py --findings   # how often the rules speak, of honest noise and of what they are for
 
-Runs with and without a watching page take turns, so that what else the machine does hits both alike. On a busy machine
-seconds say little, and seconds of the processor say more: those of the training, and those of the server beside it.
+Runs with and without an open page take turns in one process, so that what else the machine does hits both alike; the
+server and the page are other processes. On a busy machine seconds say little, and seconds of the processor say more:
+those of the training, and those of the server beside it.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
-import resource
+import os
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 SERVE = [sys.executable, "-m", "surefoot", "watch"]
+LISTEN = "import sys, urllib.request\nfor _ in urllib.request.urlopen(sys.argv[1] + 'events'): pass"
+WHAT = {"data": "fashion", "method": "sam", "track": "cheap"}
 
 
-def train(out: Path, epochs: int) -> float:
-    """Train one run in a process of its own, and return the seconds that it says training took."""
-    what = ["--data", "fashion", "--method", "sam", "--track", "cheap", "--epochs", str(epochs)]
-    command = [sys.executable, "-m", "surefoot", "train", "--out", str(out), *what]
-    subprocess.run(command, check=True, capture_output=True)
-    return float(json.loads((out / "done.json").read_text())["seconds"])
+def train(out: Path, epochs: int) -> tuple[float, float]:
+    """Train one run in this process, and return its seconds and those of the processor."""
+    from surefoot.api import train as train_one
+
+    wall, used = time.perf_counter(), time.process_time()
+    train_one(out=str(out), epochs=epochs, **WHAT)
+    return time.perf_counter() - wall, time.process_time() - used
 
 
-def processor() -> float:
-    """Return the seconds of the processor that ended child processes have used."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def processor(process: int) -> float:
+    """Return the seconds of the processor that another process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def listen(url: str, ended: threading.Event) -> None:
-    """Be an open page: read the stream for as long as it lasts."""
-    host = url.removeprefix("http://").rstrip("/")
-    link = http.client.HTTPConnection(host, timeout=60)
-    link.request("GET", "/events")
-    answer = link.getresponse()
-    while not ended.is_set() and answer.readline():
-        pass
+@contextmanager
+def page_open(out: Path) -> Iterator[subprocess.Popen[str]]:
+    """Serve a run that is about to start, with a page that reads its stream of events; both are other processes."""
+    server = subprocess.Popen(
+        [*SERVE, str(out), "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert server.stdout is not None
+    page = subprocess.Popen(
+        [sys.executable, "-c", LISTEN, server.stdout.readline().split()[1]], stderr=subprocess.DEVNULL
+    )
+    time.sleep(1)  # until both have started
+    try:
+        yield server
+    finally:
+        for process in (page, server):
+            process.terminate()
+            process.wait()
+        server.stdout.close()
 
 
 def slowdown(repeats: int, epochs: int) -> None:
-    """Print the ratio of medians."""
-    seconds: dict[bool, list[float]] = {False: [], True: []}
-    used: dict[bool, list[float]] = {False: [], True: []}
-    served, lasted = 0.0, 0.0
+    """Print the ratios of medians, watched over plain, with intervals."""
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    served = lasted = 0.0
     with tempfile.TemporaryDirectory() as folder:
+        train(Path(folder) / "first", 1)  # imports, files, caches
         for turn in range(2 * repeats):
             watched = bool((turn + turn // 2) % 2)  # plain, watched, watched, plain, …
             out = Path(folder) / f"run-{turn}"
-            server = None
-            ended = threading.Event()
-            if watched:
-                server = subprocess.Popen([*SERVE, str(out), "--port", "0"], stdout=subprocess.PIPE, text=True)
-                assert server.stdout is not None
-                url = server.stdout.readline().split()[1]
-                threading.Thread(target=listen, args=(url, ended), daemon=True).start()
-            before, start = processor(), time.monotonic()
-            seconds[watched].append(train(out, epochs))
-            used[watched].append(processor() - before)
-            if server is not None:
-                ended.set()
-                before = processor()
-                server.terminate()
-                server.wait()
-                served, lasted = served + processor() - before, lasted + time.monotonic() - start
-    plain, beside = (statistics.median(seconds[watched]) for watched in (False, True))
-    noise = statistics.median(abs(value - plain) for value in seconds[False]) / plain
-    print(f"training, median of {repeats}: {plain:.2f} s plain, {beside:.2f} s watched")
-    ours = statistics.median(used[True]) / statistics.median(used[False])
-    print(f"ratio of medians of the training's processor time: {ours:.4f}")
-    print(f"processor time of the server, with its start: {100 * served / lasted:.1f} % of one core")
-    print(f"ratio of medians: {beside / plain:.4f}; median deviation of plain runs: {100 * noise:.1f} %")
+            if not watched:
+                time.sleep(1)
+                found[watched].append(train(out, epochs))
+                continue
+            with page_open(out) as server:
+                before, start = processor(server.pid), time.monotonic()
+                found[watched].append(train(out, epochs))
+                served += processor(server.pid) - before
+                lasted += time.monotonic() - start
+    print(f"{repeats} runs each, in turns; load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print("| | plain | watched | ratio of medians | 95 % interval |\n|---|---:|---:|---:|---|")
+    for row, name in enumerate(("seconds", "seconds of the processor, training")):
+        plain, beside = ([each[row] for each in found[watched]] for watched in (False, True))
+        low, high = interval(plain, beside)
+        middle = statistics.median(plain), statistics.median(beside)
+        print(f"| {name} | {middle[0]:.2f} | {middle[1]:.2f} | {middle[1] / middle[0]:.4f} | {low:.4f} to {high:.4f} |")
+    print(f"server: {100 * served / lasted:.2f} % of one core")
+
+
+def interval(plain: list[float], beside: list[float], draws: int = 4000) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of a ratio of medians."""
+    draw = random.Random(0)
+    ratios = sorted(
+        statistics.median(draw.choices(beside, k=len(beside))) / statistics.median(draw.choices(plain, k=len(plain)))
+        for _ in range(draws)
+    )
+    return ratios[int(0.025 * draws)], ratios[int(0.975 * draws)]
 
 
 def many_runs(folder: Path, runs: int, steps: int) -> None:
@@ -119,8 +137,8 @@ def first_paint(runs: int, steps: int, repeats: int) -> None:
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--only", choices=("slowdown", "paint"))
