@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from surefoot.records import RunFolder
 from surefoot.serve.runs import Glance, find, key_of, read_header, state_of
 from surefoot.serve.series import Curves, clean_bins, thin
@@ -91,6 +93,26 @@ def test_a_run_is_running_while_its_lock_is_held_however_its_process_ends(tmp_pa
     assert state_of(path) == "interrupted"
     with RunFolder(path).locked():  # who asks does not keep the lock
         assert state_of(path) == "running"
+
+
+def test_a_run_whose_lock_cannot_be_seen_is_running_while_its_records_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = fake_run(tmp_path)
+    (run.path / "done.json").unlink()
+    header = read_header(run.path)
+    assert header is not None
+    glance = Glance(header)
+    assert glance.look()["state"] == "interrupted"
+    run.append_steps([{"step": 21, "loss": 1.0}])  # as another machine does, through a path without locks
+    assert glance.look()["state"] == "running"
+    monkeypatch.setattr("surefoot.serve.runs.QUIET", 0.0)
+    assert glance.look()["state"] == "interrupted"
+    monkeypatch.undo()
+    with run.locked():
+        assert glance.look()["state"] == "running"
+    run.append_steps([{"step": 22, "loss": 1.0}])
+    assert glance.look()["state"] == "interrupted"  # locks are seen here, so they have the last word
 
 
 def test_a_glance_tells_progress_cost_and_the_newest_numbers(tmp_path: Path) -> None:

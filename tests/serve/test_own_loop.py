@@ -58,6 +58,7 @@ def test_the_training_is_the_same_and_the_pages_read_it(small_splits: Splits, tm
     told = Glance(header).look()
     assert (told["method"], told["state"], told["step"], told["n_steps"]) == ("SGD", "finished", 30, 30)
     assert told["accuracy"] is not None
+    assert told["own"]  # so nobody is told to start the same command again
     (run,) = find_runs([tmp_path / "runs"])
     drawn = Curves().add(run.steps())
     assert {"loss", "nll", "ece", "gap", "margin_median", "sharpness", "two_over_lr"} <= set(drawn["curves"])

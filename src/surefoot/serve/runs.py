@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from surefoot.serve.tail import newest, newest_of_each, read_object
 
 Record = dict[str, Any]
 DEPTH = 3  # folders of folders in which runs are looked for
+QUIET = 30.0  # seconds without a record after which a run without a lock counts as interrupted
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ class Glance:
         self._step: Record = {}
         self._quality: Record = {}
         self._timing: list[Record] = []
+        self._lock_seen, self._grew = False, -math.inf
 
     def look(self) -> Record:
         """Return state, progress, time, cost and the newest numbers, as plain JSON."""
@@ -169,12 +172,13 @@ class Glance:
         except OSError:
             stamp = 0.0, 0
         if stamp != self._seen:
+            self._grew = -math.inf if self._seen is None else time.monotonic()
             self._seen = stamp
             self._step, look = newest_of_each(path / "steps.jsonl")
             self._quality = look or (self._quality if self._step else {})
             self._timing = newest(path / "timing.jsonl", 1 << 20)
         done = read_object(path / "done.json") or {}
-        state = state_of(path)
+        state = self._state()
         step = _whole(self._step.get("step"))
         n_steps = max(self.header.n_steps, step) if self.header.n_steps or state == "finished" else 0
         seconds, left = spent(self._timing, step, n_steps)
@@ -199,6 +203,16 @@ class Glance:
             "gap": number(self._quality.get(f"{split}/gap")),
             "split": split,
         }
+
+    def _state(self) -> str:
+        """Say how the run stands; where no lock was ever seen here, one whose records grow is running.
+
+        Some file systems do not show one machine's locks to another.
+        """
+        state = state_of(self.header.path)
+        self._lock_seen = self._lock_seen or state == "running"
+        is_growing = not self._lock_seen and time.monotonic() - self._grew < QUIET
+        return "running" if state == "interrupted" and is_growing else state
 
 
 def spent(timing: Sequence[Record], step: int, n_steps: int) -> tuple[float | None, float | None]:
