@@ -3,23 +3,25 @@
     python benchmarks/watch.py              # slowdown, as a ratio of medians, and first paint in Chromium
     python benchmarks/watch.py --findings   # how often the rules speak, of honest noise and of what they are for
 
-Runs with and without an open page take turns in one process, so that what else the machine does hits both alike; the
-server and the page are other processes. On a busy machine seconds say little, and seconds of the processor say more:
-those of the training, and those of the server beside it.
+Within one training the page's server sleeps and wakes in turns of a second, and neighbouring turns are compared, so
+that what else the machine does hits both alike; server and page are other processes. On a busy machine seconds say
+little, and seconds of the processor say more: those of the training, and those of the server beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -28,15 +30,6 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 SERVE = [sys.executable, "-m", "surefoot", "watch"]
 LISTEN = "import sys, urllib.request\nfor _ in urllib.request.urlopen(sys.argv[1] + 'events'): pass"
 WHAT = {"data": "fashion", "method": "sam", "track": "cheap"}
-
-
-def train(out: Path, epochs: int) -> tuple[float, float]:
-    """Train one run in this process, and return its seconds and those of the processor."""
-    from surefoot.api import train as train_one
-
-    wall, used = time.perf_counter(), time.process_time()
-    train_one(out=str(out), epochs=epochs, **WHAT)
-    return time.perf_counter() - wall, time.process_time() - used
 
 
 def processor(process: int) -> float:
@@ -65,42 +58,72 @@ def page_open(out: Path) -> Iterator[subprocess.Popen[str]]:
         server.stdout.close()
 
 
-def slowdown(repeats: int, epochs: int) -> None:
-    """Print the ratios of medians, watched over plain, with intervals."""
-    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    served = lasted = 0.0
+class Turns:
+    """Lets the server sleep and wake in turns while a run trains, and notes what a step costs in each turn.
+
+    Args:
+        server: The process that serves the page.
+        length: Seconds of a turn.
+    """
+
+    def __init__(self, server: int, length: float) -> None:
+        self._server, self._length, self._turn, self._steps = server, length, -1, 0
+        self._began = (0.0, 0.0)
+        self.found: list[tuple[bool, float, float]] = []  # awake, seconds and those of the processor per step
+
+    def __call__(self, news: object) -> None:
+        """Hear of a step."""
+        self._steps += 1
+        now = time.perf_counter(), time.process_time()
+        if now[0] - self._began[0] < self._length:
+            return
+        if self._turn >= 0:
+            wall, used = ((end - start) / self._steps for end, start in zip(now, self._began, strict=True))
+            self.found.append((self._is_awake(), wall, used))
+        self._turn += 1
+        os.kill(self._server, signal.SIGCONT if self._is_awake() else signal.SIGSTOP)
+        self._steps, self._began = 0, (time.perf_counter(), time.process_time())
+
+    def _is_awake(self) -> bool:
+        return bool((self._turn + self._turn // 2) % 2)  # plain, watched, watched, plain, …
+
+
+def slowdown(turns: int, length: float) -> None:
+    """Print what a step costs with and without an open page, in turns within one training."""
+    from surefoot.api import train
+
     with tempfile.TemporaryDirectory() as folder:
-        train(Path(folder) / "first", 1)  # imports, files, caches
-        for turn in range(2 * repeats):
-            watched = bool((turn + turn // 2) % 2)  # plain, watched, watched, plain, …
-            out = Path(folder) / f"run-{turn}"
-            if not watched:
-                time.sleep(1)
-                found[watched].append(train(out, epochs))
-                continue
-            with page_open(out) as server:
-                before, start = processor(server.pid), time.monotonic()
-                found[watched].append(train(out, epochs))
-                served += processor(server.pid) - before
-                lasted += time.monotonic() - start
-    print(f"{repeats} runs each, in turns; load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print("| | plain | watched | ratio of medians | 95 % interval |\n|---|---:|---:|---:|---|")
-    for row, name in enumerate(("seconds", "seconds of the processor, training")):
-        plain, beside = ([each[row] for each in found[watched]] for watched in (False, True))
-        low, high = interval(plain, beside)
-        middle = statistics.median(plain), statistics.median(beside)
-        print(f"| {name} | {middle[0]:.2f} | {middle[1]:.2f} | {middle[1] / middle[0]:.4f} | {low:.4f} to {high:.4f} |")
-    print(f"server: {100 * served / lasted:.2f} % of one core")
+        out = Path(folder) / "run"
+        with page_open(out) as server:
+            heard = Turns(server.pid, length)
+
+            def listen(news: object) -> None:
+                heard(news)
+                if len(heard.found) >= turns:
+                    raise KeyboardInterrupt  # it is as long as it has to be
+
+            before, start = processor(server.pid), time.monotonic()
+            with suppress(KeyboardInterrupt):
+                train(out=str(out), epochs=10_000, **WHAT, progress=lambda jobs: listen)
+            os.kill(server.pid, signal.SIGCONT)
+            share = 2 * (processor(server.pid) - before) / (time.monotonic() - start)  # it was awake for half of it
+    print(f"{turns} turns of {length:g} s; load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print("| milliseconds per step | plain | watched | ratio | 95 % interval |\n|---|---:|---:|---:|---|")
+    for row, name in ((2, "of the processor, training"), (1, "wall")):
+        pairs = [heard.found[i : i + 2] for i in range(0, len(heard.found) - 1, 2)]  # each has one of both
+        ratios = [math.log(a[row] / b[row]) * (1 if a[0] else -1) for a, b in pairs]
+        low, high = interval(ratios)
+        plain, beside = (statistics.median(t[row] for t in heard.found if t[0] == awake) for awake in (False, True))
+        middle = math.exp(statistics.median(ratios))
+        print(f"| {name} | {1e3 * plain:.2f} | {1e3 * beside:.2f} | {middle:.4f} | {low:.4f} to {high:.4f} |")
+    print(f"server: {100 * share:.2f} % of one core while it is awake")
 
 
-def interval(plain: list[float], beside: list[float], draws: int = 4000) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of a ratio of medians."""
+def interval(ratios: list[float], draws: int = 4000) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the median of ratios, which are given as logarithms."""
     draw = random.Random(0)
-    ratios = sorted(
-        statistics.median(draw.choices(beside, k=len(beside))) / statistics.median(draw.choices(plain, k=len(plain)))
-        for _ in range(draws)
-    )
-    return ratios[int(0.025 * draws)], ratios[int(0.975 * draws)]
+    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(draws))
+    return math.exp(medians[int(0.025 * draws)]), math.exp(medians[int(0.975 * draws)])
 
 
 def many_runs(folder: Path, runs: int, steps: int) -> None:
@@ -137,8 +160,8 @@ def first_paint(runs: int, steps: int, repeats: int) -> None:
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=300)
+    parser.add_argument("--length", type=float, default=1.0, help="seconds of a turn")
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--only", choices=("slowdown", "paint"))
@@ -153,7 +176,7 @@ def main() -> None:
     if given.only != "slowdown":
         first_paint(given.runs, given.steps, 3)
     if given.only != "paint":
-        slowdown(given.repeats, given.epochs)
+        slowdown(given.turns, given.length)
     print(f"({time.monotonic() - start:.0f} s in all)")
 
 
