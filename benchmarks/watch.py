@@ -165,13 +165,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--only", choices=("slowdown", "paint"))
-    parser.add_argument("--findings", action="store_true")
+    parser.add_argument("--findings", nargs="?", const="", help="which rules, by a part of their names; else all")
     given = parser.parse_args()
     start = time.monotonic()
-    if given.findings:
+    if given.findings is not None:
         from benchmarks._watch_findings import print_table
 
-        print_table()
+        print_table(given.findings)
         return
     if given.only != "slowdown":
         first_paint(given.runs, given.steps, 3)

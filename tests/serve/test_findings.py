@@ -57,6 +57,7 @@ def test_under_confidence_is_told_with_a_temperature_below_one_only() -> None:
     )
     assert "temperature" not in str(confidence(gaps(-0.08, log_temperature=0.3, log_temperature_error=0.05)))
     assert "temperature" not in str(confidence(gaps(-0.08, log_temperature=-0.05, log_temperature_error=0.05)))
+    assert "temperature" not in str(confidence(gaps(0.9, log_temperature=math.log(20), log_temperature_error=0.1)))
 
 
 @pytest.mark.parametrize("records", [[], gaps(0.05, 0.019), gaps(math.nan), [quality(0)], [{"tracker": "quality"}]])
@@ -102,13 +103,17 @@ def test_sharpness_at_its_threshold_is_told() -> None:
         "Sharpness sits at 2/η: 1.00 of it, 0.95 to 1.05 at the last 10 looks."
     )
     assert "sits at (2 + 2β)/η" in str(sharpness(looks(*[1] * 10, momentum=0.9)))
+    hovering = [1.08, 1.43, 1.07, 1.3, 1.17, 1.36, 1.19, 1.38, 1.14, 1.34]  # of a real training by whole batches
+    assert "sits at 2/η: 1.25 of it, 1.07 to 1.43" in str(sharpness(looks(*hovering)))
     assert "beyond 2/η: 2.00" in str(sharpness(looks(*[2] * 10)))
 
 
-PASSING = [0.85 + 0.02 * i for i in range(10)]
+PASSING = [0.9 + 0.02 * i for i in range(10)]
 
 
-@pytest.mark.parametrize("ratios", [[1] * 9, [*[1] * 9, 0.5], [0.3, 0.4] * 5, [2, 0.5] * 5, PASSING, PASSING[::-1]])
+@pytest.mark.parametrize(
+    "ratios", [[1] * 9, [*[1] * 9, 0.5], [0.3, 0.4] * 5, [2, 0.5] * 5, [0.9] * 10, PASSING, PASSING[::-1]]
+)
 def test_sharpness_elsewhere_or_seldom_seen_is_not_told(ratios: list[float]) -> None:
     assert sharpness(looks(*ratios)) is None
 

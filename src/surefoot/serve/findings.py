@@ -15,6 +15,7 @@ from surefoot.serve.stability import diverging, sharpness
 Record = Mapping[str, Any]
 Z = 1.96  # standard errors in an interval of 95 %
 APART = 2.58  # of 99 %: an NLL is told from the best of many
+LARGEST = math.log(19)  # log T: temperatures are looked for up to 20, and one at the end repairs nothing
 FALSE = 1e-3  # how often at most one look at a calibrated network is told to be over- or under-confident
 
 
@@ -108,7 +109,7 @@ def _temperature(record: Record, sign: float) -> str:
     """Name the temperature that repairs it, if its interval does not hold 1."""
     split = held_out(record)
     log_t, error = number(record.get(f"{split}/log_temperature")), number(record.get(f"{split}/log_temperature_error"))
-    if log_t is None or error is None or sign * log_t <= Z * error:
+    if log_t is None or error is None or sign * log_t <= Z * error or abs(log_t) > LARGEST:
         return ""
     low, high = math.exp(log_t - Z * error), math.exp(log_t + Z * error)
     return f"; temperature {math.exp(log_t):.2f} ({low:.2f} to {high:.2f}) would repair it"
