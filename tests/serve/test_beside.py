@@ -38,6 +38,7 @@ def test_of_torchruns_processes_the_first_one_serves(
 
 def test_a_port_that_is_taken_is_left_for_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             taken.bind(("127.0.0.1", PORT))
             taken.listen()

@@ -79,6 +79,8 @@ def test_nll_that_rose_is_told_with_where_it_was_best() -> None:
     )
     assert str(best_nll(records, kept={10})).endswith("; --keep-checkpoints has it: checkpoint/step-00000010.")
     assert best_nll(records, kept=None) == "NLL was best at epoch 1: 0.400, now 0.600 ± 0.039."
+    worse = [quality(epoch, loss=value, loss_error=0.02) for epoch, value in enumerate([2.3, 9.0])]
+    assert best_nll(worse) == "Worse than before the first step: NLL was 2.300, now 9.000 ± 0.039."
 
 
 @pytest.mark.parametrize("values", [[0.5], [0.5, 0.4], [0.4, 0.45], [0.4, math.nan]])

@@ -132,6 +132,8 @@ def best_nll(records: Sequence[Record], kept: Collection[int] | None = ()) -> st
     (best, best_error, where), (now, now_error, _) = min(looks, key=lambda look: look[0]), looks[-1]
     if now - best <= APART * math.hypot(best_error, now_error):
         return None
+    if where.get("step") == 0:
+        return f"Worse than before the first step: NLL was {best:.3f}, now {now:.3f} ± {Z * now_error:.3f}."
     said = f"NLL was best at epoch {_epoch(where)}: {best:.3f}, now {now:.3f} ± {Z * now_error:.3f}"
     if kept is None:
         return f"{said}."

@@ -146,7 +146,7 @@ function paintFindings(run) {
   }
   const nothing = run.state === "running" ? "Nothing stands out so far." : "Nothing stands out.";
   const lines = (said.length ? said : [nothing]).map((text) =>
-    element("li", { class: /^(Diverg|Interrupted)/.test(text) ? "urgent" : "" }, text));
+    element("li", { class: /^(Diverg|Interrupted|Worse than before)/.test(text) ? "urgent" : "" }, text));
   const before = [...at("findings").children].map((line) => line.textContent).join("\n");
   if (before !== lines.map((line) => line.textContent).join("\n")) at("findings").replaceChildren(...lines);
 }
