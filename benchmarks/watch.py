@@ -1,87 +1,129 @@
 """What watching costs: training with and without an open page, and how soon a page of many long runs shows something.
 
-    python benchmarks/watch.py            # slowdown, as a ratio of medians, and first paint in Chromium
+    python benchmarks/watch.py              # slowdown, as a ratio of medians, and first paint in Chromium
+    python benchmarks/watch.py --findings   # how often the rules speak, of honest noise and of what they are for
 
-Runs with and without a watching page take turns, so that what else the machine does hits both alike. On a busy machine
-seconds say little, and seconds of the processor say more: those of the training, and those of the server beside it.
+Within one training the page's server sleeps and wakes in turns of a second, and neighbouring turns are compared, so
+that what else the machine does hits both alike; server and page are other processes. On a busy machine seconds say
+little, and seconds of the processor say more: those of the training, and those of the server beside it.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
-import resource
+import math
+import os
+import random
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 SERVE = [sys.executable, "-m", "surefoot", "watch"]
+LISTEN = "import sys, urllib.request\nfor _ in urllib.request.urlopen(sys.argv[1] + 'events'): pass"
+WHAT = {"data": "fashion", "method": "sam", "track": "cheap"}
 
 
-def train(out: Path, epochs: int) -> float:
-    """Train one run in a process of its own, and return the seconds that it says training took."""
-    what = ["--data", "fashion", "--method", "sam", "--track", "cheap", "--epochs", str(epochs)]
-    command = [sys.executable, "-m", "surefoot", "train", "--out", str(out), *what]
-    subprocess.run(command, check=True, capture_output=True)
-    return float(json.loads((out / "done.json").read_text())["seconds"])
+def processor(process: int) -> float:
+    """Return the seconds of the processor that another process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def processor() -> float:
-    """Return the seconds of the processor that ended child processes have used."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+@contextmanager
+def page_open(out: Path) -> Iterator[subprocess.Popen[str]]:
+    """Serve a run that is about to start, with a page that reads its stream of events; both are other processes."""
+    server = subprocess.Popen(
+        [*SERVE, str(out), "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert server.stdout is not None
+    page = subprocess.Popen(
+        [sys.executable, "-c", LISTEN, server.stdout.readline().split()[1]], stderr=subprocess.DEVNULL
+    )
+    time.sleep(1)  # until both have started
+    try:
+        yield server
+    finally:
+        for process in (page, server):
+            process.terminate()
+            process.wait()
+        server.stdout.close()
 
 
-def listen(url: str, ended: threading.Event) -> None:
-    """Be an open page: read the stream for as long as it lasts."""
-    host = url.removeprefix("http://").rstrip("/")
-    link = http.client.HTTPConnection(host, timeout=60)
-    link.request("GET", "/events")
-    answer = link.getresponse()
-    while not ended.is_set() and answer.readline():
-        pass
+class Turns:
+    """Lets the server sleep and wake in turns while a run trains, and notes what a step costs in each turn.
+
+    Args:
+        server: The process that serves the page.
+        length: Seconds of a turn.
+    """
+
+    def __init__(self, server: int, length: float) -> None:
+        self._server, self._length, self._turn, self._steps = server, length, -1, 0
+        self._began = (0.0, 0.0)
+        self.found: list[tuple[bool, float, float]] = []  # awake, seconds and those of the processor per step
+
+    def __call__(self, news: object) -> None:
+        """Hear of a step."""
+        self._steps += 1
+        now = time.perf_counter(), time.process_time()
+        if now[0] - self._began[0] < self._length:
+            return
+        if self._turn >= 0:
+            wall, used = ((end - start) / self._steps for end, start in zip(now, self._began, strict=True))
+            self.found.append((self._is_awake(), wall, used))
+        self._turn += 1
+        os.kill(self._server, signal.SIGCONT if self._is_awake() else signal.SIGSTOP)
+        self._steps, self._began = 0, (time.perf_counter(), time.process_time())
+
+    def _is_awake(self) -> bool:
+        return bool((self._turn + self._turn // 2) % 2)  # plain, watched, watched, plain, …
 
 
-def slowdown(repeats: int, epochs: int) -> None:
-    """Print the ratio of medians."""
-    seconds: dict[bool, list[float]] = {False: [], True: []}
-    used: dict[bool, list[float]] = {False: [], True: []}
-    served, lasted = 0.0, 0.0
+def slowdown(turns: int, length: float) -> None:
+    """Print what a step costs with and without an open page, in turns within one training."""
+    from surefoot.api import train
+
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(2 * repeats):
-            watched = bool((turn + turn // 2) % 2)  # plain, watched, watched, plain, …
-            out = Path(folder) / f"run-{turn}"
-            server = None
-            ended = threading.Event()
-            if watched:
-                server = subprocess.Popen([*SERVE, str(out), "--port", "0"], stdout=subprocess.PIPE, text=True)
-                assert server.stdout is not None
-                url = server.stdout.readline().split()[1]
-                threading.Thread(target=listen, args=(url, ended), daemon=True).start()
-            before, start = processor(), time.monotonic()
-            seconds[watched].append(train(out, epochs))
-            used[watched].append(processor() - before)
-            if server is not None:
-                ended.set()
-                before = processor()
-                server.terminate()
-                server.wait()
-                served, lasted = served + processor() - before, lasted + time.monotonic() - start
-    plain, beside = (statistics.median(seconds[watched]) for watched in (False, True))
-    noise = statistics.median(abs(value - plain) for value in seconds[False]) / plain
-    print(f"training, median of {repeats}: {plain:.2f} s plain, {beside:.2f} s watched")
-    ours = statistics.median(used[True]) / statistics.median(used[False])
-    print(f"ratio of medians of the training's processor time: {ours:.4f}")
-    print(f"processor time of the server, with its start: {100 * served / lasted:.1f} % of one core")
-    print(f"ratio of medians: {beside / plain:.4f}; median deviation of plain runs: {100 * noise:.1f} %")
+        out = Path(folder) / "run"
+        with page_open(out) as server:
+            heard = Turns(server.pid, length)
+
+            def listen(news: object) -> None:
+                heard(news)
+                if len(heard.found) >= turns:
+                    raise KeyboardInterrupt  # it is as long as it has to be
+
+            before, start = processor(server.pid), time.monotonic()
+            with suppress(KeyboardInterrupt):
+                train(out=str(out), epochs=10_000, **WHAT, progress=lambda jobs: listen)
+            os.kill(server.pid, signal.SIGCONT)
+            share = 2 * (processor(server.pid) - before) / (time.monotonic() - start)  # it was awake for half of it
+    print(f"{turns} turns of {length:g} s; load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print("| milliseconds per step | plain | watched | ratio | 95 % interval |\n|---|---:|---:|---:|---|")
+    for row, name in ((2, "of the processor, training"), (1, "wall")):
+        pairs = [heard.found[i : i + 2] for i in range(0, len(heard.found) - 1, 2)]  # each has one of both
+        ratios = [math.log(a[row] / b[row]) * (1 if a[0] else -1) for a, b in pairs]
+        low, high = interval(ratios)
+        plain, beside = (statistics.median(t[row] for t in heard.found if t[0] == awake) for awake in (False, True))
+        middle = math.exp(statistics.median(ratios))
+        print(f"| {name} | {1e3 * plain:.2f} | {1e3 * beside:.2f} | {middle:.4f} | {low:.4f} to {high:.4f} |")
+    print(f"server: {100 * share:.2f} % of one core while it is awake")
+
+
+def interval(ratios: list[float], draws: int = 4000) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the median of ratios, which are given as logarithms."""
+    draw = random.Random(0)
+    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(draws))
+    return math.exp(medians[int(0.025 * draws)]), math.exp(medians[int(0.975 * draws)])
 
 
 def many_runs(folder: Path, runs: int, steps: int) -> None:
@@ -118,17 +160,23 @@ def first_paint(runs: int, steps: int, repeats: int) -> None:
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=300)
+    parser.add_argument("--length", type=float, default=1.0, help="seconds of a turn")
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--only", choices=("slowdown", "paint"))
+    parser.add_argument("--findings", nargs="?", const="", help="which rules, by a part of their names; else all")
     given = parser.parse_args()
     start = time.monotonic()
+    if given.findings is not None:
+        from benchmarks._watch_findings import print_table
+
+        print_table(given.findings)
+        return
     if given.only != "slowdown":
         first_paint(given.runs, given.steps, 3)
     if given.only != "paint":
-        slowdown(given.repeats, given.epochs)
+        slowdown(given.turns, given.length)
     print(f"({time.monotonic() - start:.0f} s in all)")
 
 

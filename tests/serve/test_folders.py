@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from surefoot.records import RunFolder
 from surefoot.serve.runs import Glance, find, key_of, read_header, state_of
 from surefoot.serve.series import Curves, clean_bins, thin
-from surefoot.serve.stream import Listing, choose, events
+from surefoot.serve.stream import MOST_DRAWN, Listing, choose, events
 from surefoot.serve.tail import Tail, newest
 from tests.runs import fake_run
 
@@ -93,6 +95,26 @@ def test_a_run_is_running_while_its_lock_is_held_however_its_process_ends(tmp_pa
         assert state_of(path) == "running"
 
 
+def test_a_run_whose_lock_cannot_be_seen_is_running_while_its_records_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = fake_run(tmp_path)
+    (run.path / "done.json").unlink()
+    header = read_header(run.path)
+    assert header is not None
+    glance = Glance(header)
+    assert glance.look()["state"] == "interrupted"
+    run.append_steps([{"step": 21, "loss": 1.0}])  # as another machine does, through a path without locks
+    assert glance.look()["state"] == "running"
+    monkeypatch.setattr("surefoot.serve.runs.QUIET", 0.0)
+    assert glance.look()["state"] == "interrupted"
+    monkeypatch.undo()
+    with run.locked():
+        assert glance.look()["state"] == "running"
+    run.append_steps([{"step": 22, "loss": 1.0}])
+    assert glance.look()["state"] == "interrupted"  # locks are seen here, so they have the last word
+
+
 def test_a_glance_tells_progress_cost_and_the_newest_numbers(tmp_path: Path) -> None:
     run = fake_run(tmp_path, "csam", epochs=2)
     header = read_header(run.path)
@@ -117,15 +139,19 @@ def test_a_header_of_nonsense_is_shown_as_text(tmp_path: Path) -> None:
 
 def test_the_run_that_was_asked_for_is_shown_else_one_that_runs() -> None:
     listed = [{"key": "a", "state": "finished"}, {"key": "b", "state": "running"}]
-    assert choose(listed, "a") == "a"
-    assert choose(listed, "../../etc/passwd") == choose(listed, None) == "b"
-    assert choose([], "a") is None
+    assert choose(listed, ["a"]) == ["a"]
+    assert choose(listed, ["b", "a", "b"]) == ["b", "a"]
+    assert choose(listed, ["../../etc/passwd"]) == choose(listed, []) == ["b"]
+    assert choose(listed, ["gone"], before=["a"]) == ["a"]
+    assert choose([], ["a"]) == []
+    many = [{"key": str(number), "state": "finished"} for number in range(100)]
+    assert len(choose(many, [line["key"] for line in many])) == MOST_DRAWN
 
 
 def test_a_stream_sends_what_is_new_and_starts_anew_where_a_run_was_cut_back(tmp_path: Path) -> None:
     run = fake_run(tmp_path)
     stop: list[bool] = []
-    stream = events([tmp_path], key_of(run.path), lambda seconds: bool(stop))
+    stream = events([tmp_path], [key_of(run.path)], lambda seconds: bool(stop))
 
     def following() -> dict[str, object]:
         name, data = next(stream).decode().split("\n")[:2]
@@ -140,7 +166,7 @@ def test_a_stream_sends_what_is_new_and_starts_anew_where_a_run_was_cut_back(tmp
     second = following()
     assert (second["anew"], second["curves"]) == (False, {"loss": [[30], [None]]})
     assert second["findings"][0].startswith("Diverged")
-    run.cut_steps(0)
+    run.cut_back(0, 0)
     assert following()["name"] == "event: runs"
     assert (third := following())["anew"] is True
     assert third["curves"] == {}

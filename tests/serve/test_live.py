@@ -17,6 +17,7 @@ from tests.runs import fake_run
 
 STATE = "document.querySelector('#facts dd').textContent"
 STEP = "Number((document.documentElement.dataset.painted || '').split(' ')[1] || 0)"
+RANGE = "document.querySelector('#from').value + ' to ' + document.querySelector('#to').value"
 HIT = "document.documentElement.dataset.hit=1"
 HOSTILE = f'<img src=x onerror="{HIT}"><script>{HIT}</script>'
 
@@ -84,19 +85,18 @@ def test_a_reload_keeps_its_place_and_so_does_another_server(tmp_path: Path) -> 
             page.until(f"document.documentElement.dataset.painted.startsWith('{chosen}')")
             box = page.ask("JSON.stringify(document.querySelector('#chart-loss svg').getBoundingClientRect())")
             drag(page, json.loads(box))
-            page.until("!document.querySelector('#zoom').hidden")
-            shown, where = page.ask("document.querySelector('#range').textContent"), page.ask("location.href")
-            assert shown.startswith("epoch ")
+            page.until("!document.querySelector('#whole').hidden")
+            shown, where = page.ask(RANGE), page.ask("location.href")
             page.call("Page.reload")
-            page.until("document.querySelector('#range').textContent !== ''")
+            page.until("document.documentElement.dataset.painted && !document.querySelector('#whole').hidden")
         page.until("document.querySelector('#link').dataset.live === 'no'")
         with WatchServer([tmp_path / "runs"], port=port):
             page.until("document.querySelector('#link').dataset.live === 'yes'")
             page.until(f"document.documentElement.dataset.painted.startsWith('{chosen}')")
-            assert page.ask("document.querySelector('#range').textContent") == shown
+            assert page.ask(RANGE) == shown
             assert page.ask("location.href") == where
             page.ask("document.querySelector('#whole').click()")
-            page.until("document.querySelector('#zoom').hidden")
+            page.until("document.querySelector('#whole').hidden")
     assert before == {path: path.read_bytes() for run in runs for path in run.path.rglob("*") if path.is_file()}
 
 

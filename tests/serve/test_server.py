@@ -7,7 +7,9 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,7 +43,7 @@ def get(server: WatchServer, path: str, method: str = "GET", **headers: str) -> 
 
 
 def test_the_page_and_its_parts_are_there_with_a_strict_policy(server: WatchServer) -> None:
-    for path in ("/", "/watch.css", "/watch.js", "/charts.js", "/cards.js"):
+    for path in ("/", "/watch.css", "/watch.js", "/charts.js", "/cards.js", "/overlay.js", "/list.js"):
         status, content, headers = get(server, path)
         assert status == 200
         assert content
@@ -54,7 +56,7 @@ def test_the_page_and_its_parts_are_there_with_a_strict_policy(server: WatchServ
     assert get(server, "/", "HEAD")[:2] == (200, b"")
 
 
-@pytest.mark.parametrize("file", ["watch.js", "charts.js", "cards.js"])
+@pytest.mark.parametrize("file", ["watch.js", "charts.js", "cards.js", "overlay.js", "list.js"])
 def test_the_script_writes_text_never_markup(file: str) -> None:
     import surefoot.serve
 
@@ -88,6 +90,19 @@ def test_nothing_can_be_changed(server: WatchServer, method: str) -> None:
         {"Host": "evil.example:8765"},
         {"Host": "127.0.0.1.evil.example"},
         {"Host": "192.168.0.3"},
+        {"Host": "localhost.evil"},
+        {"Host": "localhost.evil.example:8765"},
+        {"Host": "localhost:80.evil.example"},
+        {"Host": "localhost:80@evil.example"},
+        {"Host": "evil.example#localhost"},
+        {"Host": "localhost."},
+        {"Host": "[::1].evil.example"},
+        {"Host": "[::1"},
+        {"Host": "0.0.0.0"},
+        {"Host": "2130706433"},
+        {"Host": "0x7f.1"},
+        {"Host": "127.0.0.1.nip.io"},
+        {"Host": "local host"},
         {"Host": ""},
         {"Host": "localhost", "Origin": "http://evil.example"},
         {"Host": "localhost", "Origin": "null"},
@@ -107,6 +122,65 @@ def test_foreign_hosts_and_origins_are_refused(server: WatchServer, headers: dic
 def test_this_machine_is_let_in_also_through_a_forwarded_port(server: WatchServer, host: str) -> None:
     assert get(server, "/", Host=host)[0] == 200
     assert get(server, "/", Host=host, Origin=f"http://{host}")[0] == 200
+
+
+def raw(server: WatchServer, sent: bytes) -> bytes:
+    """Send bytes as they are, and return all that comes back."""
+    with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=PATIENCE) as link:
+        with suppress(OSError):  # it need not hear everything
+            link.sendall(sent)
+        answer = b""
+        with suppress(ConnectionResetError):
+            while part := link.recv(1 << 16):
+                answer += part
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET / HTTP/1.0\r\n\r\n", b"403"),  # no Host at all
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", b"403"),
+        (b"GET / HTTP/1.1\r\nHost: evil.example\r\nHost: localhost\r\n\r\n", b"403"),
+        (b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"403"),
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"414"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: a\r\n" * 200 + b"\r\n", b"431"),
+        (b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", b"501"),
+        (b"HEAD /events HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"GET /..\\..\\etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"GET ../../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+    ],
+)
+def test_whatever_is_sent_gets_a_short_refusal(server: WatchServer, sent: bytes, status: bytes) -> None:
+    answer = raw(server, sent)
+    assert answer.split()[1] == status
+    assert b"root:" not in answer
+    assert get(server, "/")[0] == 200  # and the others are served on
+
+
+def test_a_request_that_never_ends_is_ended_and_too_many_are_turned_away(
+    server: WatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surefoot.serve.server.ARRIVES", 0.2)
+    monkeypatch.setattr("surefoot.serve.server.MOST_CONNECTIONS", 2)
+    place = ("127.0.0.1", server.server_address[1])
+    with socket.create_connection(place, PATIENCE) as first, socket.create_connection(place, PATIENCE) as second:
+        first.sendall(b"GET / HTTP/1.1\r\nHost: local")  # and nothing more
+        second.sendall(b"G")
+        assert first.recv(100) == b""
+        assert second.recv(100) == b""
+    monkeypatch.setattr("surefoot.serve.server.ARRIVES", 3600.0)
+    with socket.create_connection(place, PATIENCE) as first, socket.create_connection(place, PATIENCE) as second:
+        for link in (first, second):
+            link.sendall(b"G")
+        while len(server._arriving) < 2:
+            time.sleep(0.01)
+        with suppress(ConnectionResetError), socket.create_connection(place, PATIENCE) as third:
+            assert third.recv(100) == b""
+    while server._arriving:
+        time.sleep(0.01)
+    assert get(server, "/")[0] == 200
 
 
 def test_beyond_loopback_a_token_is_needed(tmp_path: Path) -> None:
@@ -132,9 +206,7 @@ def test_addresses_are_told_apart() -> None:
 
 
 def test_a_port_that_is_taken_is_told(server: WatchServer, tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"Expected to serve at 127\.0\.0\.1, port \d+, but got: .* Choose another --port"
-    ):
+    with pytest.raises(InputError, match=r"Expected to serve at 127\.0\.0\.1, port \d+, but got: .* Add --port 0"):
         WatchServer([tmp_path], port=server.server_address[1])
 
 

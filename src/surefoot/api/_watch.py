@@ -28,9 +28,12 @@ class watch:  # it is called like a function, as open() is
     The training is the same, bit for bit: trackers leave gradients, modes and random numbers as they are. When the
     block ends, the network predicts all splits, and the run is finished; when it raises, the run is interrupted.
 
+    Where several processes train one network (DDP), each has the same block: the first one measures and writes, and the
+    others do nothing.
+
     Args:
         optimizer: For its learning rate and, if it is one of ours, the facts of its steps.
-        model: The network, logits out.
+        model: The network, logits out; also in DDP's wrapper.
         out: The run folder.
         train: Inputs and labels of the training data, or some thousands of them.
         test: Inputs and labels to be judged on.
@@ -44,7 +47,8 @@ class watch:  # it is called like a function, as open() is
         fresh: Replace a run that the folder holds.
 
     Raises:
-        InputError: If the folder holds a run already, or somebody's own files.
+        InputError: If the folder holds a run already, or somebody's own files; if the network is spread out over
+            processes (FSDP).
 
     Example:
         >>> import tempfile, torch
@@ -85,7 +89,8 @@ class watch:  # it is called like a function, as open() is
 
         if epochs < 1 or steps_per_epoch < 1:
             raise InputError(f"Expected epochs and steps ≥ 1, but got {epochs} and {steps_per_epoch}. Raise them.")
-        self._optimizer, self._model, self._fresh, self._per_epoch = optimizer, model, fresh, steps_per_epoch
+        self._optimizer, self._model, self._fresh, self._per_epoch = optimizer, _whole(model), fresh, steps_per_epoch
+        self._writes, self._entered = _is_first(), False
         pairs = {"train": train, "calibration": calibration, "test": test}
         self._pairs = {name: pair for name, pair in pairs.items() if pair is not None}
         self._tracking = Tracking(read_track(track if "quality" in track else f"{track},quality"))
@@ -115,6 +120,11 @@ class watch:  # it is called like a function, as open() is
 
         from surefoot.records.environment import environment
 
+        if self._entered:
+            raise InputError("Expected one block per sf.watch, but this one has had its. Call sf.watch again.")
+        self._entered = True
+        if not self._writes:
+            return self
         self.folder.check_ours()
         self._held.enter_context(self.folder.locked())
         if self.folder.run_id is not None:
@@ -139,16 +149,23 @@ class watch:  # it is called like a function, as open() is
         """Say that a step is made; call it right after ``optimizer.step()``.
 
         Args:
-            loss: The step's loss.
+            loss: The step's loss, one number; it is read when records are written, so that no device waits for it.
             batch: The step's inputs and labels, for trackers of batch sharpness.
+
+        Raises:
+            InputError: If the loss is not one number, or no block has begun.
         """
+        if not self._entered:
+            raise InputError("Expected a block that has begun, but got none. Write `with sf.watch(…) as watched:`.")
         self.step += 1
+        if not self._writes:
+            return
         facts = getattr(self._optimizer, "facts", None)
         self._passes += facts.passes if facts else 1
         place = {"step": self.step, "epoch": (self.step - 1) // self._per_epoch, "passes": self._passes}
         record = {**self._stamp, **place, "split": "train", "lr": float(self._optimizer.param_groups[0]["lr"])}
         if loss is not None:
-            record["loss"] = loss if isinstance(loss, int | float) else loss.item()
+            record["loss"] = _one_number(loss)
         self._pending.append(record)
         self._measure(batch)
         if time.monotonic() - self._written >= WRITE_EVERY:
@@ -158,6 +175,8 @@ class watch:  # it is called like a function, as open() is
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Predict, measure and finish; where the loop has failed, only keep what was recorded."""
+        if not self._writes:
+            return
         try:
             self._write()
             if error is None:
@@ -195,6 +214,9 @@ class watch:  # it is called like a function, as open() is
 
     def _write(self) -> None:
         now = time.monotonic()
+        for record in self._pending:
+            if "loss" in record and not isinstance(record["loss"], int | float):
+                record["loss"] = record["loss"].item()
         self.folder.append_steps(self._pending)
         if self.step:
             self.folder.add_seconds(self.step, now - self._written, self._tracked)
@@ -227,3 +249,39 @@ class watch:  # it is called like a function, as open() is
             "scaling": None,
             "steps_per_epoch": self._per_epoch,
         }
+
+
+def _is_first() -> bool:
+    """Return whether this process is the one that writes, of those that train together, or the only one."""
+    import torch.distributed as dist
+
+    from surefoot.clusters import is_first_process
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank() == 0
+    return is_first_process()
+
+
+def _whole(model: nn.Module) -> nn.Module:
+    """Return the network inside DDP's wrapper, which one process may ask alone; refuse one that none has whole."""
+    from torch.nn import DataParallel
+    from torch.nn.parallel import DistributedDataParallel
+
+    from surefoot.ranks import is_sharded
+
+    if any(map(is_sharded, model.parameters())):
+        raise InputError(
+            "Expected a network that each process has whole, but got one that is spread out over them (FSDP). "
+            "Train it by `surefoot train --shard fsdp2 --watch`, or write logs of your own."
+        )
+    inside = model.module if isinstance(model, DistributedDataParallel | DataParallel) else model
+    return inside
+
+
+def _one_number(loss: Tensor | float) -> Tensor | float:
+    if isinstance(loss, int | float):
+        return loss
+    if loss.numel() != 1:
+        shape = tuple(loss.shape)
+        raise InputError(f"Expected a loss of one number, but got one of shape {shape}. Pass loss.mean(), say.")
+    return loss.detach().clone()

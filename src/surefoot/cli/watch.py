@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ import typer
 
 from surefoot.cli.app import RUNS, app
 from surefoot.clusters import is_first_process
+from surefoot.harmless import harmless
 from surefoot.serve import PORT
 
 WatchIt = Annotated[bool, typer.Option("--watch", help="Serve a page on this machine that follows the training.")]
@@ -38,8 +41,12 @@ def watch(
     """
     from surefoot.serve import WatchServer
 
-    with WatchServer(runs or [RUNS], host=host, port=port) as server:
+    paths = runs or [RUNS]
+    with WatchServer(paths, host=host, port=port) as server:
         print(f"Watch: {server.url}", flush=True)
+        for path in paths if not beside else ():
+            if not path.exists():
+                print(harmless(f"{path} is not there yet; its runs appear as they come."), file=sys.stderr, flush=True)
         if beside:  # of a training, which holds the other end of this pipe however it ends
             sys.stdin.read()
         else:
@@ -61,29 +68,35 @@ def watched(out: Path | str, wanted: bool) -> Iterator[None]:
     from surefoot.settings import HERE
 
     here, _ = find_place(out, HERE)  # of an address the folder in which its runs are made
-    command = [sys.executable, "-m", "surefoot", "watch", str(here), "--beside", "--port"]
-    server = _start([*command, str(PORT)]) or _start([*command, "0"])
+    server, said = _start(here, PORT)
+    if server is None:  # another page is at that port
+        server, said = _start(here, 0)
+    if server is None:
+        said = f"No live page: {said} The training goes on; surefoot watch {here} shows it too."
+    print(harmless(said), file=sys.stderr, flush=True)
     try:
         yield
     finally:
-        if server is not None and server.stdin is not None:
-            server.stdin.close()
-            server.wait()
+        if server is not None:
+            server.communicate()  # closes its pipe, at which it ends
 
 
-def _start(command: list[str]) -> subprocess.Popen[str] | None:
-    """Start a server and tell its address; None where it cannot have its port."""
-    server = subprocess.Popen(
-        command,
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for the training
-    )
-    line = server.stdout.readline() if server.stdout is not None else ""
-    if not line:
-        server.wait()
-        return None
-    print(line.strip(), file=sys.stderr, flush=True)
-    return server
+def _start(path: Path, port: int) -> tuple[subprocess.Popen[str] | None, str]:
+    """Start a server; return it and what it says, or None and why it has ended."""
+    alone = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as trouble:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "surefoot", "watch", str(path), "--beside", "--port", str(port)],
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=trouble,
+            env=alone,  # torchrun's processes are several, this one is not
+            start_new_session=True,  # Ctrl-C is for the training
+        )
+        line = server.stdout.readline() if server.stdout is not None else ""
+        if line:
+            return server, line.strip()
+        server.communicate()
+        trouble.seek(0)
+        return None, (trouble.read().strip().splitlines() or ["it has ended at once."])[-1].removeprefix("Error: ")

@@ -74,30 +74,34 @@ function buildCards(place) {
   return CARDS.map((card) => {
     const figure = element("figure", { id: `chart-${card.id}`, class: card.bins ? "" : "zooms" });
     const caption = element("figcaption");
-    caption.append(element("h3", {}, card.title));
+    const title = element("h3", {}, card.title);
+    caption.append(title);
     const key = element("p", { class: "key" });
     caption.append(key);
     const svg = shape("svg", { viewBox: `0 0 ${SIZE.width} ${SIZE.height}`, role: "img", "aria-label": card.title });
     const note = element("p", { class: "note" }, card.missing);
     figure.append(caption, svg, note);
     place.append(figure);
-    return { card, figure, key, svg, note };
+    return { card, figure, title, key, svg, note };
   });
 }
 
 function drawCard(drawn, state) {
-  const { card, key, svg, note } = drawn;
-  let there, words;
+  const { card, title, key, svg, note } = drawn;
+  let there, words, name = card.title;
   if (card.bins) {
     there = drawReliability(svg, state.bins);
+    name = state.of ? `Reliability of ${state.of}, newest look` : name;
     words = state.bins ? [["a", `accuracy on ${state.bins.split}`], ["b", "distance to confidence"]] : [];
   } else {
-    const made = card.make(state.inEpochs, state.split);
+    const made = state.several ? state.several(card.id) : card.make(state.inEpochs, state.split);
     there = drawCurves(svg, { ...made, xLabel: state.unit }, state.from, state.to);
     words = made.key;
+    name = made.title || name;
   }
   key.replaceChildren(...words.map(([cls, text]) => element("span", { class: cls }, text)));
-  svg.setAttribute("aria-label", `${card.title}: ${words.map(([, text]) => text).join(", ")}`);
+  if (title.textContent !== name) title.textContent = name;
+  svg.setAttribute("aria-label", `${name}: ${words.map(([, text]) => text).join(", ")}`);
   svg.toggleAttribute("hidden", !there);
   note.hidden = there;
 }

@@ -2,7 +2,7 @@
 // Curves as SVG. What comes from a run folder is only ever a number here, or the text of a text node.
 
 const SPACE = "http://www.w3.org/2000/svg";
-const SIZE = { width: 400, height: 220, left: 46, right: 10, top: 8, bottom: 30 };
+const SIZE = { width: 400, height: 228, left: 52, right: 12, top: 8, bottom: 38 };
 
 function shape(name, attributes, text) {
   const node = document.createElementNS(SPACE, name);
@@ -15,8 +15,8 @@ function short(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   if (value === 0) return "0";
-  if (size >= 1e5 || size < 1e-3) return value.toExponential(1);
-  return String(Number(value.toPrecision(3)));
+  const text = size >= 1e5 || size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
+  return text.replaceAll("-", "−");
 }
 
 function ticks(low, high, most) {
@@ -81,8 +81,8 @@ function drawCurves(svg, spec, from, to) {
     svg.append(shape("line", { x1: left, x2: width - right, y1: sy(t), y2: sy(t), class: "grid" }));
     svg.append(shape("text", { x: left - 6, y: sy(t) + 4, "text-anchor": "end" }, short(t)));
   }
-  for (const t of ticks(from, to, 5)) svg.append(shape("text", { x: sx(t), y: height - 14, "text-anchor": "middle" }, short(t)));
-  svg.append(shape("text", { x: width - right, y: height - 3, "text-anchor": "end" }, spec.xLabel || "epoch"));
+  for (const t of ticks(from, to, 5)) svg.append(shape("text", { x: sx(t), y: height - 21, "text-anchor": "middle" }, short(t)));
+  svg.append(shape("text", { x: width - right, y: height - 5, "text-anchor": "end" }, spec.xLabel || "epoch"));
   for (const band of spec.bands || []) {
     const kept = band.x.map((_, i) => i).filter((i) => inside(band.x[i]));
     if (kept.length < 2) continue;
@@ -116,9 +116,9 @@ function drawReliability(svg, bins) {
   for (const t of [0, 0.25, 0.5, 0.75, 1]) {
     svg.append(shape("line", { x1: left, x2: width - right, y1: sy(t), y2: sy(t), class: "grid" }));
     svg.append(shape("text", { x: left - 6, y: sy(t) + 4, "text-anchor": "end" }, `${100 * t} %`));
-    svg.append(shape("text", { x: sx(t), y: height - 14, "text-anchor": t === 1 ? "end" : "middle" }, `${100 * t} %`));
+    svg.append(shape("text", { x: sx(t), y: height - 21, "text-anchor": t === 1 ? "end" : "middle" }, `${100 * t} %`));
   }
-  svg.append(shape("text", { x: sx(0.5), y: height - 3, "text-anchor": "middle" }, "confidence"));
+  svg.append(shape("text", { x: sx(0.5), y: height - 5, "text-anchor": "middle" }, "confidence"));
   const n = bins.count.length, most = bins.count.reduce((p, q) => Math.max(p, q || 0), 1);
   for (let b = 0; b < n; b += 1) {
     if (bins.accuracy[b] === null || bins.confidence[b] === null) continue;

@@ -6,27 +6,25 @@ Each rule is a pure function of records, in the order in which they were made, a
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from surefoot.serve.runs import held_out, number
+from surefoot.serve.runs import held_out, number, of_tracker
+from surefoot.serve.stability import diverging, sharpness
 
 Record = Mapping[str, Any]
 Z = 1.96  # standard errors in an interval of 95 %
-BLOCK = 10  # steps over which a noisy loss is averaged
-BEFORE = 8  # such blocks that say what is usual
-SIGMAS = 5.0
-LOOKS = 5  # at the sharpness, before anything is said of it
-NEAR = 0.15  # of the threshold: how close is at it
+APART = 2.58  # of 99 %: an NLL is told from the best of many
+LARGEST = math.log(19)  # log T: temperatures are looked for up to 20, and one at the end repairs nothing
+FALSE = 1e-3  # how often at most one look at a calibrated network is told to be over- or under-confident
 
 
-def findings(records: Sequence[Record], kept: Collection[int] = ()) -> list[str]:
+def findings(records: Sequence[Record], kept: Collection[int] | None = ()) -> list[str]:
     """Say what is worth knowing about a run now.
 
     Args:
         records: Lines of ``steps.jsonl``, whole.
-        kept: Steps whose checkpoints are there.
+        kept: Steps whose checkpoints are there; None for a loop that keeps none.
 
     Returns:
         Sentences, the most urgent first; none where nothing stands out.
@@ -47,41 +45,19 @@ def findings(records: Sequence[Record], kept: Collection[int] = ()) -> list[str]
     return [said for rule in rules if (said := rule(records)) is not None]
 
 
-def of_tracker(records: Sequence[Record], name: str) -> list[Record]:
-    """Return what one tracker saw, without the looks at which it failed or was skipped."""
-    return [r for r in records if r.get("tracker") == name and "failed" not in r and "skipped" not in r]
-
-
-def diverging(records: Sequence[Record]) -> str | None:
-    """Speak where the loss is not finite, or its last two blocks both lie 5 σ above the blocks before.
-
-    σ is the standard deviation of means over ten steps, of eight blocks; noise does this less than once in a million.
-    """
-    steps = [record for record in records if "tracker" not in record and "loss" in record]
-    if not steps:
-        return None
-    bad = next((i for i, record in enumerate(steps) if number(record["loss"]) is None), None)
-    if bad is not None:
-        return f"Diverged: the loss is not finite since step {steps[bad].get('step')}. Lower the learning rate."
-    losses = [float(record["loss"]) for record in steps[-BLOCK * (BEFORE + 2) :]]
-    if len(losses) < BLOCK * (BEFORE + 2):
-        return None
-    means = [statistics.fmean(losses[i : i + BLOCK]) for i in range(0, len(losses), BLOCK)]
-    usual, spread = statistics.fmean(means[:BEFORE]), statistics.stdev(means[:BEFORE])
-    rise = min(means[BEFORE:]) - usual
-    if rise <= SIGMAS * spread or rise <= 1e-9 + 0.01 * abs(usual):
-        return None
-    sigmas = f"{rise / spread:.0f} σ" if spread > 0 and rise / spread < 1000 else "far more than its noise"
-    return f"Diverging: the loss rose {sigmas} within {2 * BLOCK} steps, from {usual:.3g} to {means[-1]:.3g}."
-
-
 def confidence(records: Sequence[Record]) -> str | None:
-    """Speak of over- or under-confidence where the gap is clear of 0 now: since when, how much, which T repairs it."""
+    """Speak of over- or under-confidence where chance does not make the gap: since when, how much, which T repairs it.
+
+    It is told where the newest gap is beyond :func:`gap_by_chance`, which a calibrated network is at one look in a
+    thousand at most: in a run of 50 looks with a probability below 5 %, however looks depend on each other. It began at
+    the first look of the stretch up to now in which the 95 % interval of the gap does not hold 0.
+    """
     looks = [(r, *found) for r in of_tracker(records, "quality") if (found := _gap(r)) is not None]
     if not looks:
         return None
     newest, gap, error = looks[-1]
-    if abs(gap) <= Z * error:
+    limit = gap_by_chance(newest)
+    if limit is None or abs(gap) <= max(limit, Z * error):
         return None
     sign, first = math.copysign(1, gap), newest
     for record, value, spread in reversed(looks):
@@ -94,20 +70,56 @@ def confidence(records: Sequence[Record]) -> str | None:
     return f"{said}{_temperature(newest, sign)}."
 
 
+def gap_by_chance(record: Record) -> float | None:
+    r"""Return a gap that a calibrated network exceeds at one look in a thousand at most, from its reliability bins.
+
+    Hits are then independent, with the confidences c as probabilities. By Bernstein's inequality, with V = Σ c (1 − c)
+    and L = log(2 / 0.001),
+
+    .. math:: P(|\sum (c - \text{hit})| > L/3 + \sqrt{L^2/9 + 2 V L}) \le 0.001.
+
+    It holds for any number of rows and however rare errors are, where standard errors do not. V is taken from the
+    bins' mean confidences, which makes it no smaller.
+
+    Args:
+        record: A look of the tracker ``quality``.
+
+    Returns:
+        The limit; None where there are no bins.
+
+    Example:
+        >>> bins = {"count": [1000], "confidence": [0.9], "accuracy": [0.8]}
+        >>> round(gap_by_chance({"bins": bins}), 4)
+        0.0396
+    """
+    bins = record.get("bins")
+    columns = [bins.get(name) for name in ("count", "confidence")] if isinstance(bins, Mapping) else [None]
+    if not all(isinstance(column, list) for column in columns):
+        return None
+    pairs = [(number(n) or 0, number(c)) for n, c in zip(*columns, strict=False)]
+    rows = sum(n for n, c in pairs if c is not None)
+    if rows <= 0:
+        return None
+    variance = sum(n * c * (1 - c) for n, c in pairs if c is not None and 0 <= c <= 1)
+    exponent = math.log(2 / FALSE)
+    return (exponent / 3 + math.sqrt(exponent**2 / 9 + 2 * variance * exponent)) / rows
+
+
 def _temperature(record: Record, sign: float) -> str:
     """Name the temperature that repairs it, if its interval does not hold 1."""
     split = held_out(record)
     log_t, error = number(record.get(f"{split}/log_temperature")), number(record.get(f"{split}/log_temperature_error"))
-    if log_t is None or error is None or sign * log_t <= Z * error:
+    if log_t is None or error is None or sign * log_t <= Z * error or abs(log_t) > LARGEST:
         return ""
     low, high = math.exp(log_t - Z * error), math.exp(log_t + Z * error)
     return f"; temperature {math.exp(log_t):.2f} ({low:.2f} to {high:.2f}) would repair it"
 
 
-def best_nll(records: Sequence[Record], kept: Collection[int] = ()) -> str | None:
-    """Speak where the held-out NLL has risen above its best by more than both errors together explain.
+def best_nll(records: Sequence[Record], kept: Collection[int] | None = ()) -> str | None:
+    """Speak where the held-out NLL has risen above its best by more than 2.58 standard errors of both together.
 
-    The same rows are looked at each time, so the difference has less noise than this: what is said is on the safe side.
+    The best is the best of many looks, so 95 % would not do. The same rows are looked at each time, so the difference
+    has less noise than this supposes; how often a plateau is told falsely, ``benchmarks/watch.py --findings`` counts.
     """
     looks = []
     for record in of_tracker(records, "quality"):
@@ -118,17 +130,20 @@ def best_nll(records: Sequence[Record], kept: Collection[int] = ()) -> str | Non
     if len(looks) < 2:
         return None
     (best, best_error, where), (now, now_error, _) = min(looks, key=lambda look: look[0]), looks[-1]
-    if now - best <= Z * math.hypot(best_error, now_error):
+    if now - best <= APART * math.hypot(best_error, now_error):
         return None
+    if where.get("step") == 0:
+        return f"Worse than before the first step: NLL was {best:.3f}, now {now:.3f} ± {Z * now_error:.3f}."
+    said = f"NLL was best at epoch {_epoch(where)}: {best:.3f}, now {now:.3f} ± {Z * now_error:.3f}"
+    if kept is None:
+        return f"{said}."
     if where.get("step") in kept:
-        has = f"checkpoint/step-{int(where['step']):08d} has it"
-    else:
-        has = "--keep-checkpoints 1 keeps the next one"
-    return f"NLL was best at epoch {_epoch(where)}: {best:.3f}, now {now:.3f} ± {Z * now_error:.3f}; {has}."
+        return f"{said}; --keep-checkpoints has it: checkpoint/step-{int(where['step']):08d}."
+    return f"{said}; its weights are not kept: --keep-checkpoints 1 would have them."
 
 
 def ece_and_chance(records: Sequence[Record]) -> str | None:
-    """Say whether the newest ECE is more than chance makes of so few rows."""
+    """Say whether the newest ECE is more than chance makes of so few rows: at 5 % of looks at a calibrated network."""
     looks = of_tracker(records, "quality")
     if not looks:
         return None
@@ -137,32 +152,8 @@ def ece_and_chance(records: Sequence[Record]) -> str | None:
     if ece is None or limit is None:
         return None
     if ece <= limit:
-        return f"ECE {100 * ece:.1f} % is within what chance alone makes of these rows (up to {100 * limit:.1f} %)."
-    return f"ECE {100 * ece:.1f} % is more than chance makes of these rows (up to {100 * limit:.1f} %)."
-
-
-def sharpness(records: Sequence[Record]) -> str | None:
-    """Speak where the last looks at the sharpness all lie at the threshold of stability, or all beyond it.
-
-    The threshold is 2/η, with momentum β (2 + 2β)/η, of the learning rate at each look.
-    """
-    looks = []
-    for record in of_tracker(records, "gn_sharpness"):
-        value, limit = number(record.get("gn_sharpness/value")), number(record.get("gn_sharpness/threshold"))
-        if value is not None and limit:
-            looks.append((value / limit, limit, number(record.get("gn_sharpness/two_over_lr"))))
-    if len(looks) < LOOKS:
-        return None
-    ratios = [ratio for ratio, _, _ in looks[-LOOKS:]]
-    mean, error = statistics.fmean(ratios), statistics.stdev(ratios) / math.sqrt(LOOKS)
-    _, limit, plain = looks[-1]
-    name = "2/η" if plain is None or math.isclose(limit, plain, rel_tol=1e-6) else "(2 + 2β)/η"
-    told = f"{mean:.2f} ± {Z * error:.2f} of it over the last {LOOKS} looks"
-    if all(abs(ratio - 1) <= NEAR for ratio in ratios):
-        return f"Sharpness sits at {name}: {told}."
-    if min(ratios) > 1 + NEAR and mean - Z * error > 1 + NEAR:
-        return f"Sharpness is beyond {name}: {told}. Expect the loss to jump."
-    return None
+        return f"ECE {100 * ece:.2f} % is within what chance alone makes of these rows (up to {100 * limit:.2f} %)."
+    return f"ECE {100 * ece:.2f} % is more than chance makes of these rows (up to {100 * limit:.2f} %)."
 
 
 def controller(records: Sequence[Record]) -> str | None:
@@ -178,8 +169,9 @@ def controller(records: Sequence[Record]) -> str | None:
     log_t, error = number(newest.get("steering/log_temperature")), number(newest.get("steering/error"))
     if not turned or log_t is None or error is None:
         return None
+    sign = "−" if log_t < 0 else "+"
     clear = "clear of 0" if abs(log_t) > Z * error else "not clear of 0"
-    return f"The controller turned {', '.join(turned)}; log T is {log_t:+.3f} ± {Z * error:.3f} now, {clear}."
+    return f"The controller turned {', '.join(turned)}; log T is {sign}{abs(log_t):.3f} ± {Z * error:.3f} now, {clear}."
 
 
 def failures(records: Sequence[Record]) -> str | None:

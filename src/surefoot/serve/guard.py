@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import socket
 from collections.abc import Mapping
 
+_HOST = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(:[0-9]{1,5})?")
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -83,10 +85,14 @@ def strip_token(path: str, token: str | None) -> str | None:
 
 
 def _name(host: str) -> str:
-    """Return a host without its port, which is another one where a port is forwarded."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """Return a host without its port, which is another one where a port is forwarded; nothing where it is no host.
+
+    Example:
+        >>> _name("localhost:80"), _name("[::1]:80"), _name("[::1].evil.example"), _name("localhost:80.evil.example")
+        ('localhost', '::1', '', '')
+    """
+    found = _HOST.fullmatch(host)
+    return (found["six"] or found["name"]) if found else ""
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

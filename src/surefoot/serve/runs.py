@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from surefoot.serve.tail import newest, newest_of_each, read_object
 
 Record = dict[str, Any]
 DEPTH = 3  # folders of folders in which runs are looked for
+QUIET = 30.0  # seconds without a record after which a run without a lock counts as interrupted
 
 
 @dataclass(frozen=True)
@@ -25,20 +27,24 @@ class Header:
     Attributes:
         key: Names the run to the page; made of its path, and no path.
         path: The folder.
+        group: Names the folder that it is in: runs of one comparison have the same.
         name: The folder's name.
         method: The method's label.
         about: Data, model and seed in a line.
         n_steps: Steps in all; 0 where nobody knows.
         per_epoch: Steps of an epoch.
+        is_own: Whether a loop that is not ours trains it, which keeps no checkpoints.
     """
 
     key: str
     path: Path
+    group: str
     name: str
     method: str
     about: str
     n_steps: int
     per_epoch: int
+    is_own: bool = False
 
 
 def key_of(path: Path) -> str:
@@ -87,11 +93,13 @@ def read_header(path: Path) -> Header | None:
     return Header(
         key=key_of(path),
         path=path,
+        group=key_of(path.resolve().parent),
         name=path.resolve().name,
         method=str(method.get("label", "?")),
         about=f"{parts[1]} on {parts[0]}, seed {spec.get('seed', '?')}",
         n_steps=per_epoch * epochs * (trainings if deep else 1),
         per_epoch=per_epoch,
+        is_own=own > 0,
     )
 
 
@@ -153,6 +161,7 @@ class Glance:
         self._step: Record = {}
         self._quality: Record = {}
         self._timing: list[Record] = []
+        self._lock_seen, self._grew = False, -math.inf
 
     def look(self) -> Record:
         """Return state, progress, time, cost and the newest numbers, as plain JSON."""
@@ -163,14 +172,15 @@ class Glance:
         except OSError:
             stamp = 0.0, 0
         if stamp != self._seen:
+            self._grew = -math.inf if self._seen is None else time.monotonic()
             self._seen = stamp
             self._step, look = newest_of_each(path / "steps.jsonl")
             self._quality = look or (self._quality if self._step else {})
             self._timing = newest(path / "timing.jsonl", 1 << 20)
         done = read_object(path / "done.json") or {}
-        state = state_of(path)
+        state = self._state()
         step = _whole(self._step.get("step"))
-        n_steps = max(self.header.n_steps, step if state == "finished" else 0)
+        n_steps = max(self.header.n_steps, step) if self.header.n_steps or state == "finished" else 0
         seconds, left = spent(self._timing, step, n_steps)
         split = held_out(self._quality)
         return {
@@ -178,6 +188,8 @@ class Glance:
             "name": self.header.name,
             "method": self.header.method,
             "about": self.header.about,
+            "group": self.header.group,
+            "own": self.header.is_own,
             "state": state,
             "step": step,
             "n_steps": n_steps,
@@ -191,6 +203,16 @@ class Glance:
             "gap": number(self._quality.get(f"{split}/gap")),
             "split": split,
         }
+
+    def _state(self) -> str:
+        """Say how the run stands; where no lock was ever seen here, one whose records grow is running.
+
+        Some file systems do not show one machine's locks to another.
+        """
+        state = state_of(self.header.path)
+        self._lock_seen = self._lock_seen or state == "running"
+        is_growing = not self._lock_seen and time.monotonic() - self._grew < QUIET
+        return "running" if state == "interrupted" and is_growing else state
 
 
 def spent(timing: Sequence[Record], step: int, n_steps: int) -> tuple[float | None, float | None]:
@@ -211,6 +233,11 @@ def spent(timing: Sequence[Record], step: int, n_steps: int) -> tuple[float | No
 def held_out(quality: Mapping[str, Any]) -> str:
     """Return the split that a run is watched by: calibration, which one may choose by, or test where it is alone."""
     return "calibration" if "calibration/loss" in quality else "test"
+
+
+def of_tracker(records: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    """Return what one tracker saw, without the looks at which it failed or was skipped."""
+    return [r for r in records if r.get("tracker") == name and "failed" not in r and "skipped" not in r]
 
 
 def number(value: Any) -> float | None:

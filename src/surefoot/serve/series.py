@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from surefoot.serve.findings import BEFORE, BLOCK, findings
+from surefoot.serve.findings import findings
 from surefoot.serve.runs import held_out, number
+from surefoot.serve.stability import LOOKED_AT
 
 Record = Mapping[str, Any]
 POINTS = 2000  # of the loss of single steps, at most, in one message
@@ -43,7 +44,7 @@ class Curves:
 
     def __init__(self) -> None:
         self._looks: list[Record] = []
-        self._steps: deque[Record] = deque(maxlen=BLOCK * (BEFORE + 2))
+        self._steps: deque[Record] = deque(maxlen=LOOKED_AT)
         self._bad: Record | None = None
         self._failed: dict[str, Record] = {}
 
@@ -81,7 +82,7 @@ class Curves:
                 bins = clean_bins(record["bins"])
         return {"curves": {name: columns for name, columns in found.items() if columns[0]}, "bins": bins}
 
-    def findings(self, kept: Collection[int] = ()) -> list[str]:
+    def findings(self, kept: Collection[int] | None = ()) -> list[str]:
         """Say what all records so far amount to."""
         bad = [] if self._bad is None else [self._bad]
         return findings([*self._looks, *self._failed.values(), *bad, *self._steps], kept)

@@ -1,4 +1,4 @@
-"""The server: five files and a stream of events, on loopback unless told otherwise.
+"""The server: a few files and a stream of events, on loopback unless told otherwise.
 
 The standard library's server is enough. Every open page is one thread that sleeps for most of a second, reads what was
 added to a file and writes a line; nothing is shared between them, so there is nothing to lock and nothing to install.
@@ -10,12 +10,15 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from surefoot.errors import InputError
@@ -28,9 +31,13 @@ PAGES = {
     "/watch.js": ("watch.js", "text/javascript; charset=utf-8"),
     "/charts.js": ("charts.js", "text/javascript; charset=utf-8"),
     "/cards.js": ("cards.js", "text/javascript; charset=utf-8"),
+    "/overlay.js": ("overlay.js", "text/javascript; charset=utf-8"),
+    "/list.js": ("list.js", "text/javascript; charset=utf-8"),
 }
 PORT = 8765
 MOST_STREAMS = 64  # open at once
+MOST_CONNECTIONS = 128
+ARRIVES = 10.0  # seconds for a request to arrive whole, however slowly it is sent
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -39,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
     server: WatchServer
     server_version = "surefoot"
     sys_version = ""
-    timeout = 60  # seconds for a request to arrive
+    timeout = 60  # seconds in which a page takes no news, until it is given up
 
     def do_GET(self) -> None:
         """Send a file or the stream."""
@@ -50,7 +57,9 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.note_arrival(self.request)
+        names = {name.lower() for name in self.headers}
+        headers = {name: ", ".join(self.headers.get_all(name, [])) for name in names}  # of two hosts none is known
         reason = refusal(headers, loopback=self.server.loopback)
         if reason is not None:
             self._send(HTTPStatus.FORBIDDEN, reason.encode(), "text/plain; charset=utf-8", with_body)
@@ -65,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
             content = resources.files("surefoot.serve").joinpath(name).read_bytes()
             self._send(HTTPStatus.OK, content, kind, with_body)
         elif path == "/events" and with_body:
-            self._stream(parse_qs(asked.query).get("run", [""])[0] or None)
+            self._stream(parse_qs(asked.query).get("run", [""])[0].split(","))
         else:
             self._send(HTTPStatus.NOT_FOUND, b"There is nothing here.", "text/plain; charset=utf-8", with_body)
 
@@ -82,7 +91,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in HEADERS.items():
             self.send_header(name, value)
 
-    def _stream(self, wanted: str | None) -> None:
+    def _stream(self, wanted: list[str]) -> None:
         if not self.server.places.acquire(blocking=False):
             message = f"Expected at most {MOST_STREAMS} open pages, but there are more. Close some.".encode()
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, message, "text/plain; charset=utf-8", True)
@@ -126,12 +135,14 @@ class WatchServer(ThreadingHTTPServer):
         self.token = None if self.loopback else secrets.token_urlsafe(24)
         self.ended = threading.Event()
         self.places = threading.BoundedSemaphore(MOST_STREAMS)
+        self._arriving: dict[Any, float | None] = {}  # open connections: since when, and None once they have asked
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), Handler)
         except (OSError, OverflowError) as error:
             raise InputError(
-                f"Expected to serve at {host}, port {port}, but got: {error}. Choose another --port; 0 is any."
+                f"Expected to serve at {host}, port {port}, but got: {error}. "
+                "Add --port 0 for any port that is free, or open the page that is there already."
             ) from error
         shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.server_address[1]}/" + (f"{self.token}/" if self.token else "")
@@ -148,6 +159,33 @@ class WatchServer(ThreadingHTTPServer):
         self.ended.set()
         self.shutdown()
         self.server_close()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Turn away who comes when too many are there."""
+        return len(self._arriving) < MOST_CONNECTIONS
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Note when somebody has come."""
+        self._arriving[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def note_arrival(self, request: Any) -> None:
+        """Note that somebody has asked."""
+        if request in self._arriving:
+            self._arriving[request] = None
+
+    def service_actions(self) -> None:
+        """End connections whose requests do not come to an end; called twice a second."""
+        late = time.monotonic() - ARRIVES
+        for request, since in list(self._arriving.items()):
+            if since is not None and since < late:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection that ends."""
+        self._arriving.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing about connections that break: browsers close them as they like."""

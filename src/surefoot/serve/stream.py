@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.records import checkpoints
-from surefoot.serve.runs import Glance, find, read_header
+from surefoot.serve.runs import Glance, Header, find, read_header
 from surefoot.serve.series import Curves
 from surefoot.serve.tail import Tail
 
 EVERY = 1.0  # seconds between two looks at the folders
 ALIVE = 15.0  # seconds after which a silent stream says that it is there
 MOST = 500  # runs in the list
+MOST_DRAWN = 24  # runs whose curves are sent
 _STEP = re.compile(r"step-(\d+)")
 
 
@@ -49,49 +50,76 @@ class Listing:
         return glances, [glance.look() for glance in glances.values()]
 
 
-def choose(lines: Sequence[dict[str, Any]], wanted: str | None) -> str | None:
-    """Say which run to show: the one that was asked for, else the first that is running, else the first."""
+def choose(lines: Sequence[dict[str, Any]], wanted: Sequence[str], before: Sequence[str] = ()) -> list[str]:
+    """Say which runs to draw: those asked for, else those of before, else one that is running, else the first.
+
+    Args:
+        lines: The list of all runs.
+        wanted: Keys that were asked for; whatever is no run's key is left out.
+        before: Keys that were drawn so far.
+
+    Returns:
+        Keys, the one that is told about first; none where there is no run.
+    """
     keys = [line["key"] for line in lines]
-    if wanted in keys:
-        return wanted
+    for asked in (wanted, before):
+        found = [key for key in dict.fromkeys(asked) if key in keys]
+        if found:
+            return found[:MOST_DRAWN]
     running = [line["key"] for line in lines if line["state"] == "running"]
-    return next(iter([*running, *keys]), None)
+    return [*running, *keys][:1]
 
 
-def events(paths: Sequence[Path], wanted: str | None, wait: Callable[[float], bool]) -> Iterator[bytes]:
+class Follower:
+    """Reads on in one run.
+
+    Args:
+        header: Which.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self._header = header
+        self._tail, self._curves, self._is_new = Tail(header.path / "steps.jsonl"), Curves(), True
+
+    def news(self) -> dict[str, Any] | None:
+        """Return what is new about the run, and whether everything of before is void; None where nothing is new."""
+        is_cut, records = self._tail.read()
+        anew, self._is_new = self._is_new or is_cut, False
+        if is_cut:
+            self._curves = Curves()
+        if not records and not anew:
+            return None
+        new = self._curves.add(records)
+        kept = None if self._header.is_own else _kept(self._header.path)
+        return {"key": self._header.key, "anew": anew, **new, "findings": self._curves.findings(kept)}
+
+
+def events(paths: Sequence[Path], wanted: Sequence[str], wait: Callable[[float], bool]) -> Iterator[bytes]:
     """Follow the folders.
 
     Args:
         paths: Run folders, or folders that hold some.
-        wanted: Key of the run whose curves to send; the page may name one that is not there.
+        wanted: Keys of the runs whose curves to send; the page may name some that are not there.
         wait: Sleeps so many seconds; says whether to stop.
 
     Yields:
-        Server-sent events: ``runs``, the list, whenever it changes, and ``run``, what is new about the chosen one.
+        Server-sent events: ``runs``, the list, whenever it changes, and ``run``, what is new about a chosen one.
     """
-    listing, chosen, told, heard = Listing(paths), None, None, time.monotonic()
-    curves, tail, said = Curves(), Tail(Path()), None
+    listing, told, heard = Listing(paths), None, time.monotonic()
+    followed: dict[str, Follower] = {}
     while True:
         glances, lines = listing.look()
-        following = choose(lines, chosen or wanted)
-        news = {"runs": lines, "chosen": following}
+        chosen = choose(lines, wanted, list(followed))
+        followed = {key: followed.get(key) or Follower(glances[key].header) for key in chosen}
+        news = {"runs": lines, "chosen": chosen}
         if news != told:
             told, heard = news, time.monotonic()
             yield event("runs", news)
-        if following is not None:
-            path = glances[following].header.path
-            is_other = following != chosen
-            if is_other:
-                chosen, curves, tail, said = following, Curves(), Tail(path / "steps.jsonl"), None
-            is_cut, records = tail.read()
-            if is_cut:
-                curves, said = Curves(), None
-            new = curves.add(records) if records or is_other or is_cut else None
-            words = curves.findings(_kept(path)) if new is not None else said
+        for follower in followed.values():
+            new = follower.news()
             if new is not None:
-                told_now = {"key": following, "anew": is_other or is_cut, **new, "findings": words}
-                said, heard = words, time.monotonic()
-                yield event("run", told_now)
+                heard = time.monotonic()
+                yield event("run", new)
         if time.monotonic() - heard > ALIVE:
             heard = time.monotonic()
             yield b": still here\n\n"

@@ -8,20 +8,21 @@ for (const kind of ["error", "unhandledrejection", "securitypolicyviolation"]) {
 }
 const at = (id) => document.getElementById(id);
 const cards = buildCards(at("charts"));
-const live = { runs: [], chosen: null, curves: {}, bins: null, findings: [], source: null };
+const live = { runs: [], chosen: [], drawn: new Map(), rows: new Map(), source: null, shown: null };
 const MOST = 20000;  // points of a curve; beyond it every second one goes
+const MOST_DRAWN = 24;  // runs at once
 
 function place() {
   const found = new URLSearchParams(location.hash.slice(1));
-  const number = (name) => (found.has(name) && Number.isFinite(Number(found.get(name))) ? Number(found.get(name)) : null);
-  return { run: found.get("run"), from: number("from"), to: number("to") };
+  const number = (name) => (found.get(name) && Number.isFinite(Number(found.get(name))) ? Number(found.get(name)) : null);
+  return { runs: (found.get("run") || "").split(",").filter(Boolean), from: number("from"), to: number("to") };
 }
 
 function keep(change) {
   const next = { ...place(), ...change };
-  const words = new URLSearchParams();
-  for (const name of ["run", "from", "to"]) if (next[name] !== null && next[name] !== undefined) words.set(name, next[name]);
-  history.replaceState(null, "", `#${words}`);
+  const words = [next.runs.length ? `run=${next.runs.map(encodeURIComponent).join(",")}` : ""];
+  for (const name of ["from", "to"]) if (next[name] !== null) words.push(`${name}=${next[name]}`);
+  history.replaceState(null, "", `#${words.filter(Boolean).join("&")}`);
 }
 
 function seconds(value) {
@@ -33,8 +34,8 @@ function seconds(value) {
 
 function connect() {
   if (live.source) live.source.close();
-  const wanted = place().run;
-  const source = new EventSource(wanted ? `events?run=${encodeURIComponent(wanted)}` : "events");
+  const wanted = place().runs;
+  const source = new EventSource(wanted.length ? `events?run=${wanted.map(encodeURIComponent).join(",")}` : "events");
   live.source = source;
   source.onopen = () => { at("link").textContent = "live"; at("link").dataset.live = "yes"; };
   source.onerror = () => { at("link").textContent = "not connected: is surefoot watch running?"; at("link").dataset.live = "no"; };
@@ -42,22 +43,39 @@ function connect() {
     const news = JSON.parse(event.data);
     live.runs = news.runs;
     live.chosen = news.chosen;
-    if (place().run === null && news.chosen) keep({ run: news.chosen });  // so that a reload shows the same one
+    for (const key of live.drawn.keys()) if (!news.chosen.includes(key)) live.drawn.delete(key);
+    if (!place().runs.length && news.chosen.length) keep({ runs: news.chosen });  // so that a reload shows the same one
     paint();
   });
   source.addEventListener("run", (event) => {
     const news = JSON.parse(event.data);
-    if (news.anew) { live.curves = {}; live.bins = null; }
+    if (news.anew || !live.drawn.has(news.key)) live.drawn.set(news.key, { curves: {}, bins: null, findings: [] });
+    const drawn = live.drawn.get(news.key);
     for (const [name, [x, y]] of Object.entries(news.curves)) {
-      const curve = live.curves[name] || (live.curves[name] = { x: [], y: [] });
+      const curve = drawn.curves[name] || (drawn.curves[name] = { x: [], y: [] });
       for (let i = 0; i < x.length; i += 1) { curve.x.push(x[i]); curve.y.push(y[i]); }
-      if (curve.x.length > MOST) live.curves[name] = { x: curve.x.filter((_, i) => i % 2), y: curve.y.filter((_, i) => i % 2) };
+      if (curve.x.length > MOST) drawn.curves[name] = { x: curve.x.filter((_, i) => i % 2), y: curve.y.filter((_, i) => i % 2) };
     }
-    live.bins = news.bins || live.bins;
-    live.findings = news.findings;
+    drawn.bins = news.bins || drawn.bins;
+    drawn.findings = news.findings;
     paint();
   });
 }
+
+function choose(keys) {  // the first one is told about
+  const others = keys[0] !== live.chosen[0];
+  keep(others ? { runs: keys, from: null, to: null } : { runs: keys });
+  live.chosen = keys;
+  connect();
+}
+
+const act = {
+  only: (key) => choose([key]),
+  draw: (key, wanted) => {
+    const left = live.chosen.filter((each) => each !== key);
+    if (wanted) choose([...left, key]); else if (left.length) choose(left); else paint();
+  },
+};
 
 let asked = false;
 function paint() {  // once per frame, however many events come
@@ -69,49 +87,77 @@ function paint() {  // once per frame, however many events come
 }
 
 function paintNow() {
-  const run = live.runs.find((each) => each.key === live.chosen);
-  paintList();
+  const runs = live.chosen.map((key) => live.runs.find((run) => run.key === key)).filter(Boolean), run = runs[0];
+  paintRows(at("runs"), live.rows, live.runs, live.chosen, MOST_DRAWN, act);
+  at("empty").hidden = live.runs.length > 0;
   if (!run) {
     at("title").textContent = "Waiting for runs";
     return;
   }
-  document.title = `${run.method} · ${run.state} · surefoot watch`;
-  at("title").textContent = run.method;
-  at("about").textContent = `${run.name}: ${run.about}`;
+  const more = runs.length - 1, titled = more ? `${run.method} and ${more} more` : run.method;
+  document.title = `${titled} · ${run.state} · surefoot watch`;
+  setText(at("title"), titled);
+  setText(at("about"), `${more ? "Sentences, numbers and reliability are of " : ""}${run.name}: ${run.about}`);
   paintFindings(run);
   paintFacts(run);
-  const unit = run.per_epoch || 1, end = Math.max(run.step, 1) / unit, zoom = place();
-  const inEpochs = {};
-  for (const [name, curve] of Object.entries(live.curves)) inEpochs[name] = { x: curve.x.map((x) => x / unit), y: curve.y };
+  const zoom = place(), groups = groupsOf(runs), inEpochs = new Map();
+  const end = Math.max(...runs.map((each) => Math.max(each.step, 1) / (each.per_epoch || 1)));
+  for (const each of runs) {
+    const curves = {}, unit = each.per_epoch || 1;
+    for (const [name, curve] of Object.entries((live.drawn.get(each.key) || { curves: {} }).curves)) {
+      curves[name] = { x: curve.x.map((x) => x / unit), y: curve.y };
+    }
+    inEpochs.set(each.key, curves);
+  }
   const state = {
-    inEpochs, bins: live.bins, split: run.split, unit: run.per_epoch ? "epoch" : "step",
-    from: zoom.from === null ? 0 : zoom.from, to: zoom.to === null ? end : zoom.to,
+    inEpochs: inEpochs.get(run.key), bins: (live.drawn.get(run.key) || { bins: null }).bins, split: run.split,
+    unit: run.per_epoch ? "epoch" : "step", from: zoom.from === null ? 0 : zoom.from, to: zoom.to === null ? end : zoom.to,
+    of: more ? run.name : null, several: more ? (id) => overlaid(id, groups, (key) => inEpochs.get(key)) : null,
   };
   live.shown = state;
-  at("zoom").hidden = zoom.from === null && zoom.to === null;
-  at("range").textContent = `${state.unit} ${short(state.from)} to ${short(state.to)}`;
+  paintChoices(run, groups, more, zoom);
   for (const drawn of cards) drawCard(drawn, state);
   document.documentElement.dataset.painted = `${run.key} ${run.step}`;
-  if (live.curves.loss) document.documentElement.dataset.drawn ||= Math.round(performance.now());
+  document.documentElement.dataset.lines = String([...inEpochs.values()].filter((curves) => curves.loss || curves.nll).length);
+  if (state.inEpochs.loss) document.documentElement.dataset.drawn ||= Math.round(performance.now());
+}
+
+function paintChoices(run, groups, more, zoom) {
+  at("zoom").hidden = false;
+  at("whole").hidden = zoom.from === null && zoom.to === null;
+  setText(at("unit"), run.per_epoch ? "Epochs" : "Steps");
+  for (const name of ["from", "to"]) {
+    if (document.activeElement !== at(name)) at(name).value = Number(live.shown[name].toPrecision(5));
+  }
+  at("groups").replaceChildren(...(more ? groups : []).map((group) =>
+    element("span", { class: group.cls }, group.runs.length > 1 ? `${group.name}, mean of ${group.runs.length} runs` : group.name)));
+  const beside = live.runs.filter((each) => each.group === run.group);
+  at("choices").hidden = live.runs.length < 2;
+  at("together").hidden = beside.length < 2 || beside.length === more + 1;
+  at("alone").hidden = !more;
+  setText(at("many"), beside.length > MOST_DRAWN ? `The first ${MOST_DRAWN} of ${beside.length} are drawn.` : "");
 }
 
 function paintFindings(run) {
-  const said = [...live.findings];
-  if (run.state === "interrupted") said.unshift(`Interrupted at step ${run.step}${run.n_steps ? ` of ${run.n_steps}` : ""}: nobody is at this run. The same command goes on with it.`);
+  const said = [...(live.drawn.get(run.key) || { findings: [] }).findings];
+  if (run.state === "interrupted") {
+    const where = `Interrupted at step ${count(run.step)}${run.n_steps ? ` of ${count(run.n_steps)}` : ""}: no process is at this run.`;
+    said.unshift(`${where} ${run.own ? "Its loop has ended without finishing." : "The same command goes on with it."}`);
+  }
   const nothing = run.state === "running" ? "Nothing stands out so far." : "Nothing stands out.";
   const lines = (said.length ? said : [nothing]).map((text) =>
-    element("li", { class: /^(Diverg|Interrupted)/.test(text) ? "urgent" : "" }, text));
+    element("li", { class: /^(Diverg|Interrupted|Worse than before)/.test(text) ? "urgent" : "" }, text));
   const before = [...at("findings").children].map((line) => line.textContent).join("\n");
   if (before !== lines.map((line) => line.textContent).join("\n")) at("findings").replaceChildren(...lines);
 }
 
 function paintFacts(run) {
   const epoch = run.per_epoch ? (run.step / run.per_epoch).toFixed(1) : null;
-  const of = run.n_steps && run.per_epoch ? ` of ${Math.round(run.n_steps / run.per_epoch)}` : "";
+  const of = run.n_steps && run.per_epoch ? ` of ${count(run.n_steps / run.per_epoch)}` : "";
   const facts = [
     ["State", run.state], ["Epoch", epoch === null ? "–" : epoch + of],
-    ["Step", run.n_steps ? `${run.step} of ${run.n_steps}` : String(run.step)], ["Time left", run.state === "running" ? seconds(run.left) : "–"],
-    ["Training time", seconds(run.seconds)], ["Cost, gradient passes", short2(run.passes)],
+    ["Step", run.n_steps ? `${count(run.step)} of ${count(run.n_steps)}` : count(run.step)], ["Time left", run.state === "running" ? seconds(run.left) : "–"],
+    ["Training time", seconds(run.seconds)], ["Cost, gradient passes", count(run.passes)],
     [`Accuracy, ${run.split}`, percent(run.accuracy)], [`ECE, ${run.split}`, percent(run.ece)],
   ];
   at("facts").replaceChildren(...facts.map(([name, value]) => {
@@ -121,24 +167,7 @@ function paintFacts(run) {
   }));
 }
 
-const short2 = (value) => (value === null ? "–" : Math.round(value).toLocaleString("en"));
-
-function paintList() {
-  const focused = document.activeElement && document.activeElement.dataset.key;
-  at("runs").replaceChildren(...live.runs.map((run) => {
-    const row = element("tr", run.key === live.chosen ? { "aria-current": "true" } : {});
-    const button = element("button", { type: "button", "data-key": run.key, title: run.name }, run.name);
-    button.addEventListener("click", () => { keep({ run: run.key, from: null, to: null }); live.chosen = run.key; connect(); });
-    const name = element("td");
-    name.append(button);
-    const bar = element("td"), share = run.n_steps ? run.step / run.n_steps : 0;
-    bar.append(element("progress", { max: "1", value: String(share), "aria-label": `${Math.round(100 * share)} %` }));
-    row.append(name, element("td", {}, run.method), element("td", { class: run.state }, run.state), bar,
-      ...[short(run.loss), percent(run.accuracy), percent(run.ece), points(run.gap), run.state === "running" ? seconds(run.left) : "–"].map((text) => element("td", {}, text)));
-    return row;
-  }));
-  if (focused) { const again = document.querySelector(`[data-key="${CSS.escape(focused)}"]`); if (again) again.focus(); }
-}
+const count = (value) => (value === null ? "–" : Math.round(value).toLocaleString("en"));
 
 // Drag over a curve to look closer.
 for (const { card, svg } of cards) {
@@ -165,10 +194,23 @@ for (const { card, svg } of cards) {
     if (mark) mark.remove();
     if (from === null || Math.abs(to - from) < 8) return;
     const ends = [value(from), value(to)].sort((a, b) => a - b).map((v) => Number(v.toPrecision(5)));
-    keep({ run: live.chosen, from: ends[0], to: ends[1] });
+    keep({ runs: live.chosen, from: ends[0], to: ends[1] });
     paint();
   });
 }
-at("whole").addEventListener("click", () => { keep({ from: null, to: null }); paint(); });
+for (const name of ["from", "to"]) {
+  at(name).addEventListener("change", () => {
+    const ends = [at("from").valueAsNumber, at("to").valueAsNumber];
+    if (ends.every(Number.isFinite) && ends[0] < ends[1]) keep({ from: ends[0], to: ends[1] });
+    paint();
+  });
+}
+at("whole").addEventListener("click", () => { keep({ from: null, to: null }); paint(); at("from").focus(); });
+at("together").addEventListener("click", () => {
+  const run = live.runs.find((each) => each.key === live.chosen[0]);
+  const beside = live.runs.filter((each) => each.group === run.group && each.key !== run.key).map((each) => each.key);
+  choose([run.key, ...beside].slice(0, MOST_DRAWN));
+});
+at("alone").addEventListener("click", () => choose(live.chosen.slice(0, 1)));
 window.addEventListener("hashchange", connect);
 connect();
