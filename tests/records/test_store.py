@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surefoot.atomic import remove_left, replacing
 from surefoot.errors import BusyError, InputError
 from surefoot.records import RunFolder, find_runs
 from surefoot.records.environment import environment
@@ -157,3 +158,27 @@ def test_damaged_arrays_are_refused_by_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(content[:100])
     with pytest.raises(InputError, match=rf"{name} is damaged.*--fresh"):
         folder.predictions("test") if "predictions" in name else folder.rows()
+
+
+@pytest.mark.parametrize("name", ["done.json", "environment.json"])
+@pytest.mark.parametrize("text", [b'{"passes": 3', b"[1]", b'{"passes": "\xff"}'])
+def test_damaged_objects_are_refused_by_name(name: str, text: bytes, tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    (tmp_path / name).write_bytes(text)
+    with pytest.raises(InputError, match=rf"Expected what surefoot wrote, but .*{name} is damaged\. Make the run anew"):
+        _ = folder.done() if name == "done.json" else folder.environment
+
+
+def test_what_a_killed_process_left_aside_goes_and_what_a_living_one_has_stays(tmp_path: Path) -> None:
+    for name in (".a.json.1.tmp", ".a.json.2.tmp.csv", ".a.json.mine.tmp", ".b.json.1.tmp"):
+        (tmp_path / name).write_text("half")
+    with replacing(tmp_path / "a.json") as aside:
+        remove_left(tmp_path / "a.json")
+        assert aside.exists()
+        aside.write_text("whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.json", ".a.json.mine.tmp", ".b.json.1.tmp"}
+    assert (tmp_path / "a.json").read_text() == "whole"
+    with pytest.raises(NotADirectoryError), replacing(tmp_path / "a.json") as aside:
+        (aside / "there is no such folder").touch()
+    assert (tmp_path / "a.json").read_text() == "whole"
+    assert not aside.exists()

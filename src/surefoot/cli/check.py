@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from surefoot import api
+from surefoot.atomic import write_text
 from surefoot.cli.app import AsJson, app
 from surefoot.cli.options import options_of
 from surefoot.errors import InputError
@@ -44,7 +45,7 @@ def check(
     if not report.gate.checks and save_baseline is None:
         raise InputError("Expected something to check, but got no limit and no baseline. Say --max-ece 0.05.")
     if markdown is not None:
-        markdown.write_text(report.to_markdown(), encoding="utf-8")
+        write_text(markdown, report.to_markdown())
     if save_baseline is not None and not report.broken:
         report.save_baseline(save_baseline)
     saved = None if save_baseline is None or report.broken else str(save_baseline)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.atomic import write_text
 from surefoot.calibrators import Calibrator
 from surefoot.errors import InputError
 from surefoot.imported import received
@@ -201,7 +202,7 @@ class PredictionSets:
             raise InputError(f"Expected a file name in .json, but got {path.name!r}. Choose one.")
         path.parent.mkdir(parents=True, exist_ok=True)
         more = {"about": dict(about)} if about else {}
-        path.write_text(json.dumps({**self.to_json(), **more}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_text(path, json.dumps({**self.to_json(), **more}, indent=1, ensure_ascii=False) + "\n")
 
 
 def score(method: str, probs: Array, seed: int) -> Array:
