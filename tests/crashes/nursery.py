@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import multiprocessing
 import os
 import resource
 import select
@@ -88,8 +89,12 @@ class Inline:
         """Do nothing."""
 
 
-def raise_children() -> None:
-    """Make this process one to fork from: one thread, everything imported that is known to be needed."""
+def raise_children(*, inline: bool = True) -> None:
+    """Make this process one to fork from: one thread, everything imported that is known to be needed.
+
+    Args:
+        inline: Make the runs of a comparison in the child itself; else in processes of its own, forked as well.
+    """
     import torch
 
     torch.set_num_threads(1)
@@ -98,9 +103,28 @@ def raise_children() -> None:
     from surefoot.records import RunFolder
     from surefoot.studies.engines import local
 
-    local.LocalEngine = Inline  # type: ignore[assignment,misc]
+    if inline:
+        local.LocalEngine = Inline  # type: ignore[assignment,misc]
+    else:
+        forked = multiprocessing.get_context("fork")
+        local.multiprocessing.get_context = lambda method=None: forked  # type: ignore[assignment,return-value]
     timed = RunFolder.add_seconds
     RunFolder.add_seconds = lambda self, step, seconds, tracking=0.0: timed(self, step, 0.0, 0.0)  # type: ignore[method-assign]
+
+
+def start(words: str, folder: Path) -> int:
+    """Start a command in a child with a session of its own, which says nothing, and return its number."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            quiet = os.open(os.devnull, os.O_RDWR)
+            for target in range(3):
+                os.dup2(quiet, target)
+            _be_child(lambda: _type(shlex.split(words)), folder, None, None, SLOWEST, quiet)
+        finally:
+            os._exit(70)
+    return child
 
 
 def run(words: str | list[str], folder: Path, disk: Disk | None = None, *, limit: int | None = None) -> Ended:
@@ -116,14 +140,14 @@ def run(words: str | list[str], folder: Path, disk: Disk | None = None, *, limit
         How it ended.
     """
     typed = shlex.split(words) if isinstance(words, str) else words
+    return call(lambda: _type(typed), folder, disk, limit=limit)
 
-    def command() -> None:
-        sys.argv = ["surefoot", *typed]
-        from surefoot.cli import main
 
-        main()
+def _type(words: list[str]) -> None:
+    sys.argv = ["surefoot", *words]
+    from surefoot.cli import main
 
-    return call(command, folder, disk, limit=limit)
+    main()
 
 
 def call(

@@ -262,7 +262,7 @@ def check_results(results: Path, studies: list[str]) -> None:
     Raises:
         InputError: If there is such a file.
     """
-    page = _page(results)
+    page = place_of_page(results)
     if page.exists() and not page.read_bytes().startswith(MARK.encode()):
         raise InputError(
             f"Expected {page} to be free or a page that `surefoot study` wrote, but it is another file. "
@@ -286,7 +286,7 @@ def write_page(results: Path) -> Path:
         InputError: If there are no results, or a file in its place that surefoot did not write.
     """
     check_results(results, [])
-    page = _page(results)
+    page = place_of_page(results)
     write_bytes(results / FOREST, forest_text(results).encode())
     write_bytes(page, page_text(results).encode())
     return page
@@ -313,5 +313,6 @@ def page_text(results: Path) -> str:
     return page_of(found, results.name, figures, sorted(missing, key=order))
 
 
-def _page(results: Path) -> Path:
+def place_of_page(results: Path) -> Path:
+    """Return where the page of a folder of results is."""
     return results.resolve().parent / PAGE
