@@ -41,8 +41,8 @@ def test_a_folder_gives_back_what_was_written(tmp_path: Path) -> None:
     assert again.predictions("test").logits.tolist() == [[0.5, 1.5]]
     assert again.predictions("test").class_names == names
     assert again.done() is None
-    again.finish({"passes": 3})
-    assert again.done() == {"passes": 3}
+    again.finish({"passes": 3, "seconds": 1.0})
+    assert again.done() == {"passes": 3, "seconds": 1.0}
 
 
 @given(st.lists(st.dictionaries(st.text(), st.floats(allow_nan=False) | st.text() | st.none() | st.integers())))
@@ -131,8 +131,8 @@ def test_find_runs_says_what_is_missing(tmp_path: Path) -> None:
     started(tmp_path / "a")
     with pytest.raises(InputError, match="Expected finished runs"):
         find_runs([tmp_path])
-    started(tmp_path / "b").finish({"passes": 20})
-    started(tmp_path / "c").finish({"passes": 10})
+    started(tmp_path / "b").finish({"passes": 20, "seconds": 1.0})
+    started(tmp_path / "c").finish({"passes": 10, "seconds": 1.0})
     assert [run.path.name for run in find_runs([tmp_path, tmp_path / "b"])] == ["c", "b"]
     with pytest.raises(InputError, match=r"has no spec\.json"):
         _ = RunFolder(tmp_path).spec
@@ -143,7 +143,7 @@ def test_damaged_arrays_are_refused_by_name(tmp_path: Path, name: str) -> None:
     folder = started(tmp_path)
     folder.write_predictions(Predictions(np.ones((4, 2), np.float32), np.array([0, 1, 0, 1]), "test"))
     folder.write_rows({"test": Rows("all", np.arange(4))})
-    folder.finish({"passes": 1})
+    folder.finish({"passes": 1, "seconds": 1.0})
     assert len(folder.predictions("test").labels) == len(folder.rows()["test"].numbers) == 4
     content = (tmp_path / name).read_bytes()
     for at in (10, 60, 150, len(content) - 30, len(content) - 3):  # also where an archive's own sums do not look

@@ -140,7 +140,7 @@ def test_a_stream_sends_what_is_new_and_starts_anew_where_a_run_was_cut_back(tmp
     second = following()
     assert (second["anew"], second["curves"]) == (False, {"loss": [[30], [None]]})
     assert second["findings"][0].startswith("Diverged")
-    run.cut_steps(0)
+    run.cut_back(0, 0)
     assert following()["name"] == "event: runs"
     assert (third := following())["anew"] is True
     assert third["curves"] == {}

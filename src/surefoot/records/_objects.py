@@ -15,7 +15,7 @@ def read_object(path: Path, numbers: Sequence[str] = ()) -> dict[str, Any]:
 
     Args:
         path: The file.
-        numbers: Keys whose values are numbers, where they are there.
+        numbers: Keys that must be there, with a number.
 
     Returns:
         The object.
@@ -27,7 +27,7 @@ def read_object(path: Path, numbers: Sequence[str] = ()) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         found = None
-    is_ours = isinstance(found, dict) and all(isinstance(found.get(key, 0), int | float) for key in numbers)
+    is_ours = isinstance(found, dict) and all(isinstance(found.get(key), int | float) for key in numbers)
     if not is_ours:
         raise InputError(f"Expected what surefoot wrote, but {path} is damaged. Make the run anew with --fresh.")
     return dict(found)
