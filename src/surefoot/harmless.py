@@ -1,7 +1,8 @@
-"""Text from files as it is shown: what a terminal would obey stands there as what it is. Imports nothing."""
+"""Text from files as it is shown: what a terminal would obey stands there as what it is."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ _SHOWN = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code 
 _SHOWN |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 _SHOWN |= {code: f"\\x{code - 0xDC00:02x}" for code in range(0xDC80, 0xDD00)}  # bytes of names that are not UTF-8
 _SHOWN |= {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000) if code not in _SHOWN}  # halves of characters
+_IN_JSON = {code: f"\\u{code:04x}" for code in (*_OBEYED, *range(0xD800, 0xE000)) if code >= 0x7F}
 _SHOWN_LINES = {code: shown for code, shown in _SHOWN.items() if code != ord("\n")}
 
 
@@ -43,3 +45,21 @@ def harmless_values(values: Any) -> Any:
     if isinstance(values, list | tuple):
         return type(values)(map(harmless_values, values)) if type(values) in (list, tuple) else values
     return values
+
+
+def json_text(values: Any) -> str:
+    r"""Write JSON that people can read, and that a terminal obeys no more than any other text.
+
+    Args:
+        values: Plain values.
+
+    Returns:
+        Several lines; whoever reads it as JSON gets every character as it was.
+
+    Example:
+        >>> print(json_text({"a": "é \u202e \x9b"}))
+        {
+          "a": "é \u202e \u009b"
+        }
+    """
+    return json.dumps(values, indent=2, ensure_ascii=False).translate(_IN_JSON)

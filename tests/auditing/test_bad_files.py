@@ -37,6 +37,11 @@ def damaged(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+def npz_bytes(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, logits=LOGITS, labels=LABELS)
+
+
 def changed(values: np.ndarray, row: int, value: object) -> np.ndarray:
     values = values.copy()
     values[row] = value
@@ -71,6 +76,11 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "in 0…2, but 60 of 60 rows have others: row 0 has 'cat'",
     ),
     "names.npz": (npz(logits=LOGITS, labels=LABELS, classes=np.array(["a", "b"])), "Expected 3 class names"),
+    "archive.feather": (npz_bytes, "Expected a whole .feather file, but archive.feather is none"),
+    "deep-and-long.json": (
+        text(json.dumps({"probs": [[10**400, [1]], [0, 1]], "labels": [0, 1]})),
+        "Expected numbers in 'probs', but row 0 has",
+    ),
     "cut.csv": (text("label,p0,p1\n0,0.5,0.5\n1,0.5\n"), "Expected 3 values per row"),
     "word.csv": (text("label,p0,p1\n0,0.5,0.5\n1,high,0.5\n"), "numbers in 'p0', but row 1 has 'high'"),
     "gap.csv": (text("label,p0,p1\n0,0.5,0.5\n1,,0.5\n"), "1 of 2 rows has a gap, NaN or infinity (row 1; in 'p0' 1×)"),

@@ -348,3 +348,20 @@ def test_cross_fitted_sizes_are_those_of_a_loop() -> None:
         hits += inside[np.arange(20), rows.labels[fold]].sum()
     (found,) = compare_sets(rows, ["lac"]).candidates
     assert (found.mean_size.estimate, found.coverage.estimate) == (size / 100, hits / 100)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rows", [{}]),
+        ("seed", None),
+        ("n_classes", 3.5),
+        ("thresholds", ["a"]),
+        ("coverage", 2.0),
+        ("class_names", [1]),
+    ],
+)
+def test_saved_sets_whose_values_cannot_be_are_refused(key: str, value: object) -> None:
+    values = PredictionSets("lac", 0.9, (-0.25,), (99,), 3, "calibration").to_json()
+    with pytest.raises(InputError, match=f"Expected saved prediction sets, but {key} cannot be right"):
+        PredictionSets.from_json({**values, key: value})

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surefoot.atomic import remove_left, replacing
 from surefoot.errors import BusyError, InputError
 from surefoot.records import RunFolder, find_runs
 from surefoot.records.environment import environment
@@ -40,8 +41,8 @@ def test_a_folder_gives_back_what_was_written(tmp_path: Path) -> None:
     assert again.predictions("test").logits.tolist() == [[0.5, 1.5]]
     assert again.predictions("test").class_names == names
     assert again.done() is None
-    again.finish({"passes": 3})
-    assert again.done() == {"passes": 3}
+    again.finish({"passes": 3, "seconds": 1.0})
+    assert again.done() == {"passes": 3, "seconds": 1.0}
 
 
 @given(st.lists(st.dictionaries(st.text(), st.floats(allow_nan=False) | st.text() | st.none() | st.integers())))
@@ -130,8 +131,8 @@ def test_find_runs_says_what_is_missing(tmp_path: Path) -> None:
     started(tmp_path / "a")
     with pytest.raises(InputError, match="Expected finished runs"):
         find_runs([tmp_path])
-    started(tmp_path / "b").finish({"passes": 20})
-    started(tmp_path / "c").finish({"passes": 10})
+    started(tmp_path / "b").finish({"passes": 20, "seconds": 1.0})
+    started(tmp_path / "c").finish({"passes": 10, "seconds": 1.0})
     assert [run.path.name for run in find_runs([tmp_path, tmp_path / "b"])] == ["c", "b"]
     with pytest.raises(InputError, match=r"has no spec\.json"):
         _ = RunFolder(tmp_path).spec
@@ -142,7 +143,7 @@ def test_damaged_arrays_are_refused_by_name(tmp_path: Path, name: str) -> None:
     folder = started(tmp_path)
     folder.write_predictions(Predictions(np.ones((4, 2), np.float32), np.array([0, 1, 0, 1]), "test"))
     folder.write_rows({"test": Rows("all", np.arange(4))})
-    folder.finish({"passes": 1})
+    folder.finish({"passes": 1, "seconds": 1.0})
     assert len(folder.predictions("test").labels) == len(folder.rows()["test"].numbers) == 4
     content = (tmp_path / name).read_bytes()
     for at in (10, 60, 150, len(content) - 30, len(content) - 3):  # also where an archive's own sums do not look
@@ -157,3 +158,27 @@ def test_damaged_arrays_are_refused_by_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(content[:100])
     with pytest.raises(InputError, match=rf"{name} is damaged.*--fresh"):
         folder.predictions("test") if "predictions" in name else folder.rows()
+
+
+@pytest.mark.parametrize("name", ["done.json", "environment.json"])
+@pytest.mark.parametrize("text", [b'{"passes": 3', b"[1]", b'{"passes": "\xff"}'])
+def test_damaged_objects_are_refused_by_name(name: str, text: bytes, tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    (tmp_path / name).write_bytes(text)
+    with pytest.raises(InputError, match=rf"Expected what surefoot wrote, but .*{name} is damaged\. Make the run anew"):
+        _ = folder.done() if name == "done.json" else folder.environment
+
+
+def test_what_a_killed_process_left_aside_goes_and_what_a_living_one_has_stays(tmp_path: Path) -> None:
+    for name in (".a.json.1.tmp", ".a.json.2.tmp.csv", ".a.json.mine.tmp", ".b.json.1.tmp"):
+        (tmp_path / name).write_text("half")
+    with replacing(tmp_path / "a.json") as aside:
+        remove_left(tmp_path / "a.json")
+        assert aside.exists()
+        aside.write_text("whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.json", ".a.json.mine.tmp", ".b.json.1.tmp"}
+    assert (tmp_path / "a.json").read_text() == "whole"
+    with pytest.raises(NotADirectoryError), replacing(tmp_path / "a.json") as aside:
+        (aside / "there is no such folder").touch()
+    assert (tmp_path / "a.json").read_text() == "whole"
+    assert not aside.exists()

@@ -37,7 +37,7 @@ class ComparisonReport:
         failed: What went wrong, by run folder.
         summary: The methods, and the chosen setting of each grid, side by side.
         grids: The sweeps.
-        page: The page that was written.
+        page: The page that was written, or is to be.
         note: Which methods were given more settings to choose from than others; empty if none were.
         store: The address where runs and page are kept too.
     """
@@ -79,6 +79,23 @@ class ComparisonReport:
         yield summary_table(self.summary, width=width)
         yield verdict(self.summary)
 
+    def write_page(self, *, command: str | None = None) -> Path:
+        """Write the page, and send it to where the runs are kept too.
+
+        Args:
+            command: What was typed.
+
+        Returns:
+            The page.
+        """
+        from surefoot.records.remote import send_file
+        from surefoot.report.page import write_page
+
+        written = write_page(self.summary, self.page, command=command, grids=self.grids)
+        for file in (written, self.page.with_name(COMPARISON)) if self.store else ():
+            send_file(file, str(self.store))
+        return written
+
     def __str__(self) -> str:
         """Write what ``surefoot compare`` prints."""
         return as_text(self.parts())
@@ -111,6 +128,7 @@ def compare(
     fresh: Annotated[bool, "Train again, even what is finished."] = False,
     progress: Progress | None = None,
     command: str | None = None,
+    page: bool = True,
 ) -> ComparisonReport:
     """Train several methods with several seeds and say which one's confidence to trust.
 
@@ -137,6 +155,7 @@ def compare(
         fresh: Train again, even what is finished.
         progress: Called with the runs to be made; gives a function that is called with news of each.
         command: What was typed, for the page.
+        page: Write the page; else :meth:`ComparisonReport.write_page` does, when the answer is told.
 
     Returns:
         The comparison.
@@ -148,10 +167,8 @@ def compare(
     from surefoot.api._places import find_place
     from surefoot.experiment import folder_name
     from surefoot.metric_keys import read_metrics
-    from surefoot.records.remote import send_file
     from surefoot.report.document import check_page
     from surefoot.report.grid import check_choice, choose_setting, effort_note
-    from surefoot.report.page import write_page
     from surefoot.report.summary import summarise
     from surefoot.studies.compare import compare as make_runs
     from surefoot.studies.compare import plan
@@ -194,12 +211,12 @@ def compare(
     if not compared:
         why = next((str(error) for error in made.failed.values()), "No setting of a grid beats a constant answer.")
         raise RunError(f"Expected at least one run to compare, but there is none. {why}")
-    summary = summarise(compared, shown)
-    page = write_page(summary, out / "report.html", command=command, grids=grids)
-    for file in (page, out / COMPARISON) if placement.store else ():
-        send_file(file, str(placement.store))
-    runs, note = tuple(map(Run, made.runs)), effort_note(named, grids)
-    return ComparisonReport(runs, {**failed, **made.failed}, summary, tuple(grids), page, note, placement.store)
+    runs, note, where = tuple(map(Run, made.runs)), effort_note(named, grids), out / "report.html"
+    every_failure, summary = {**failed, **made.failed}, summarise(compared, shown)
+    report = ComparisonReport(runs, every_failure, summary, tuple(grids), where, note, placement.store)
+    if page:
+        report.write_page(command=command)
+    return report
 
 
 def _write_config(out: Path, words: Mapping[str, Any]) -> None:

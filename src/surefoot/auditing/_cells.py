@@ -59,9 +59,7 @@ def floats(values: Column, name: str, start: int, where: str) -> Array:
         if isinstance(values[0], str):
             return np.fromiter(map(float, values), np.float64, len(values))
         return np.array(values, np.float64)
-    except OverflowError:  # a whole number of hundreds of digits
-        return np.array([number(value) for value in values])
-    except (ValueError, TypeError):
+    except (OverflowError, ValueError, TypeError):  # a whole number of hundreds of digits, a gap, or something else
         return _with_gaps(values, name, start, where)
 
 

@@ -9,6 +9,17 @@ from typing import Any
 from surefoot.errors import InputError
 from surefoot.places import is_address
 
+_STREAM = b"\xff\xff\xff\xff"  # how messages of Arrow begin since 2019
+_LONGEST = 1 << 28  # bytes that describe columns
+
+
+def _check_stream(file: Any, path: Path) -> None:
+    """Refuse what does not begin as a stream does: its first bytes would be taken for a length, and reserved."""
+    start = bytes(file.read(8))
+    file.seek(0)
+    if not start.startswith(_STREAM) or int.from_bytes(start[4:8], "little") > _LONGEST:
+        raise InputError(f"Expected a whole {path.suffix} file, but {path.name} is none. Check it.")
+
 
 def record_batches(path: Path, n: int, names: Sequence[str] | None) -> Generator[tuple[Any, float | None]]:
     """Read some rows at a time.
@@ -35,6 +46,7 @@ def record_batches(path: Path, n: int, names: Sequence[str] | None) -> Generator
             )
         except pa.ArrowInvalid:
             file.seek(0)
+            _check_stream(file, path)
             reader = pa.ipc.open_stream(file)
             parts = ((batch, None) for batch in reader)
         for part, share in parts:

@@ -27,6 +27,7 @@ from surefoot.errors import InputError
 from surefoot.places import is_address, size_of
 
 _UNREADABLE = (UnicodeDecodeError, csv.Error, EOFError, OSError, zlib.error, ValueError)
+_SMALL = 1 << 24  # bytes of a file whose rows fit into memory, unless it is damaged
 Columns = dict[str, Sequence[Any] | Array]
 Batch = tuple[Columns, float | None]  # and how much of the file has been read
 # Starts anew: rows at once, columns wanted, and which of them must hold numbers, where it is known.
@@ -66,6 +67,13 @@ def _read_one(path: Path, header: bool | None) -> Batches:
     def batches(n: int, names: Sequence[str] | None, numbers: Sequence[str] = ()) -> Generator[Batch]:
         try:
             yield from start(n, names, numbers)
+        except MemoryError as error:
+            if size_of(path) > _SMALL or is_address(path):
+                raise
+            raise InputError(
+                f"Expected a whole {table_suffix(path)} file, but {path.name} asks for more memory than there is, "
+                "small as it is. Check it."
+            ) from error
         except _UNREADABLE as error:
             reason = str(error).partition("\n")[0].rstrip(".")
             raise InputError(

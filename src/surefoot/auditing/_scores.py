@@ -44,11 +44,12 @@ class FittedTo:
     def of(values: Any, whose: str = "that the calibrator was fitted on") -> FittedTo:
         """Read it back; files of older versions say nothing."""
         found = values if isinstance(values, Mapping) else {}
-        kind = found.get("kind")
+        kind, n_classes = found.get("kind"), found.get("n_classes")
+        names, scores = (found.get(key) for key in ("class_names", "scores"))
         return FittedTo(
-            int(found["n_classes"]) if found.get("n_classes") else None,
-            tuple(map(str, found.get("class_names", ()))),
-            tuple(map(str, found.get("scores", ()))),
+            n_classes if isinstance(n_classes, int) and n_classes > 0 else None,
+            tuple(map(str, names if isinstance(names, list | tuple) else ())),
+            tuple(map(str, scores if isinstance(scores, list | tuple) else ())),
             kind if kind in ("logits", "probs") else None,
             whose,
         )

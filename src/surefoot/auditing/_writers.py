@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from surefoot.atomic import replacing
 from surefoot.auditing._labels import Array
 from surefoot.auditing._names import Kind
 from surefoot.auditing._readers import table_suffix
@@ -90,13 +90,9 @@ def open_sink(out: Path, shape: tuple[int, int], class_names: tuple[str, ...], l
         What takes the rows.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    aside = out.with_name(f".{os.getpid()}.{out.name}")
-    try:
-        with _SINKS[table_suffix(out)](aside, shape, class_names, layout) as sink:
-            yield sink
-        aside.replace(out)
-    finally:
-        aside.unlink(missing_ok=True)
+    ending = "".join(out.suffixes[-2:]) if out.suffix.lower() == ".gz" else out.suffix
+    with replacing(out, ending) as aside, _SINKS[table_suffix(out)](aside, shape, class_names, layout) as sink:
+        yield sink
 
 
 class _Npz:
@@ -158,8 +154,20 @@ class _Rows:
 
 
 def _text(path: Path) -> IO[str]:
-    binary = gzip.GzipFile(path, "wb") if path.suffix.lower() == ".gz" else path.open("wb")
+    binary: Any = _Gzip(path) if path.suffix.lower() == ".gz" else path.open("wb")
     return io.TextIOWrapper(binary, encoding="utf-8", newline="")
+
+
+class _Gzip(gzip.GzipFile):
+    """A packed file that says neither what it was called nor when it was written: the same rows are the same bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self._opened = path.open("wb")
+        super().__init__("", "wb", fileobj=self._opened, mtime=0)
+
+    def close(self) -> None:
+        super().close()
+        self._opened.close()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from surefoot import __version__
+from surefoot.atomic import write_text
 from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._labels import Array
 from surefoot.auditing._summary import Rows, Summary
@@ -70,7 +71,7 @@ class Baseline:
             },
         }
         with written(path) as here:
-            here.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            write_text(here, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
 
 
 def load_baseline(path: Path | str) -> Baseline:

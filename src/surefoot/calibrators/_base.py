@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
+from surefoot.atomic import replacing, write_text
 from surefoot.errors import InputError
 from surefoot.places import fetched
 from surefoot.registry import CALIBRATORS
@@ -149,12 +150,13 @@ class Calibrator(ABC):
         path = Path(path)
         more = {"about": dict(about)} if about else {}
         if path.suffix == ".json":
-            path.write_text(json.dumps({**self.to_json(), **more}, indent=1) + "\n")
+            write_text(path, json.dumps({**self.to_json(), **more}, indent=1) + "\n")
         elif path.suffix == ".safetensors":
             arrays = {key: value for key, value in self._fields().items() if isinstance(value, np.ndarray)}
             plain = {key: value for key, value in self._fields().items() if key not in arrays}
             header = {"calibrator": json.dumps({"calibrator": self.name, **plain, **more})}
-            save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, path, metadata=header)
+            with replacing(path) as aside:
+                save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, aside, metadata=header)
         else:
             raise InputError(f"Expected a file name in .json or .safetensors, but got {path.name!r}. Choose one.")
 

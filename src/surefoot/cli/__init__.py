@@ -16,10 +16,10 @@ from typing import NoReturn
 import typer
 
 from surefoot.cli.app import app
-from surefoot.cli.troubles import told
 from surefoot.clusters import is_first_process
 from surefoot.errors import SurefootError
 from surefoot.harmless import harmless
+from surefoot.troubles import told
 
 # click's UsageError, wherever this version of typer keeps it
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]

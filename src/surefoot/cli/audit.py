@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from surefoot.cli.next_step import next_steps
 from surefoot.cli.options import options_of
 from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
-from surefoot.harmless import harmless
+from surefoot.harmless import harmless, json_text
 from surefoot.places import place
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def _audit(files: list[Path], options: dict[str, Any], out: Path | None, page: b
     nexts = next_steps(files, found["audits"], options)
     try:  # the answer first: it must not be lost with a page that cannot be written, nor the page with a closed pipe
         if as_json:
-            print(json.dumps({**found, "page": str(target) if page else None}, indent=2, ensure_ascii=False))
+            print(json_text({**found, "page": str(target) if page else None}))
         else:
             _print_audit(report, nexts)
     finally:
@@ -192,8 +191,12 @@ def _calibrate(file: Path, options: dict[str, Any], apply_: Path | None, out: Pa
     check_output(target, files_of(file, options["labels"]))
     with fitting(file.name) as (on_rows, on_step):
         fitted = api.calibrate(file, **options, on_rows=on_rows, on_step=on_step)
-    fitted.save(target)
-    _print_fitted(fitted, target, as_json, _written_as(file))
+    try:  # the answer first: it must not be lost with a file that cannot be written
+        _print_fitted(fitted, target, as_json)
+    finally:
+        fitted.save(target)
+    if not as_json:
+        _print_saved(fitted, target, _written_as(file))
 
 
 def _written_as(file: Path) -> str:
@@ -207,10 +210,10 @@ def _written_as(file: Path) -> str:
     ) + packed
 
 
-def _print_fitted(fitted: Fitted, saved: Path, as_json: bool, ending: str) -> None:
+def _print_fitted(fitted: Fitted, saved: Path, as_json: bool) -> None:
     values = fitted.to_json()
     if as_json:
-        print(json.dumps({**values, "saved": str(saved)}, indent=2, ensure_ascii=False))
+        print(json_text({**values, "saved": str(saved)}))
         return
     from surefoot.cli.console import terminal
     from surefoot.report.audit_tables import calibrators_table
@@ -220,6 +223,9 @@ def _print_fitted(fitted: Fitted, saved: Path, as_json: bool, ending: str) -> No
     print()
     _print_notes(fitted.notes)
     print(harmless(f"Read: {fitted.file}: {fitted.took}."))
+
+
+def _print_saved(fitted: Fitted, saved: Path, ending: str) -> None:
     print(harmless(f"Saved: {saved}" + (", which changes nothing" if fitted.calibrator.name == "none" else "")))
     print(harmless(f"Next: surefoot calibrate OTHER{ending} --apply {shlex.quote(str(saved))} --out repaired{ending}"))
 
@@ -233,7 +239,7 @@ def _print_applied(applied: Applied, written: Path, as_json: bool) -> None:
     if as_json:
         from surefoot.auditing.result import plain
 
-        print(json.dumps({**plain(dataclasses.asdict(applied)), "written": str(written)}, indent=2, ensure_ascii=False))
+        print(json_text({**plain(dataclasses.asdict(applied)), "written": str(written)}))
         return
     mean = [f"{100 * each:.1f} %" for each in applied.means]
     if applied.before is not None and applied.after is not None:

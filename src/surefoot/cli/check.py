@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from surefoot import api
+from surefoot.atomic import write_text
 from surefoot.cli.app import AsJson, app
 from surefoot.cli.options import options_of
 from surefoot.errors import InputError
-from surefoot.harmless import harmless
+from surefoot.harmless import harmless, json_text
 from surefoot.places import is_address
 
 
@@ -43,15 +43,20 @@ def check(
         report = api.check(file, **options, on_rows=on_rows)
     if not report.gate.checks and save_baseline is None:
         raise InputError("Expected something to check, but got no limit and no baseline. Say --max-ece 0.05.")
-    if markdown is not None:
-        markdown.write_text(report.to_markdown(), encoding="utf-8")
-    if save_baseline is not None and not report.broken:
-        report.save_baseline(save_baseline)
     saved = None if save_baseline is None or report.broken else str(save_baseline)
-    if as_json:
-        print(json.dumps({**report.to_json(), "saved": saved}, indent=2, ensure_ascii=False))
-    else:
-        _print(report, save_baseline)
+    try:  # the answer first: it must not be lost with a file that cannot be written
+        if as_json:
+            print(json_text({**report.to_json(), "saved": saved}))
+        else:
+            _print(report)
+    finally:
+        if markdown is not None:
+            write_text(markdown, report.to_markdown())
+        if save_baseline is not None and not report.broken:
+            report.save_baseline(save_baseline)
+    if save_baseline is not None and not as_json:
+        broken = f"Not saved: {save_baseline}, because the gate is broken."
+        print(harmless(broken if report.broken else f"Saved: {save_baseline}"))
     raise typer.Exit(int(report.broken))
 
 
@@ -74,7 +79,7 @@ def _check_written(file: Path, options: dict[str, Any], *written: Path | None) -
             raise InputError(f"Expected a folder for {each}, but {each.parent} does not exist. Make it first.")
 
 
-def _print(report: api.CheckReport, save: Path | None) -> None:
+def _print(report: api.CheckReport) -> None:
     from rich.text import Text
 
     from surefoot.cli.console import terminal
@@ -82,5 +87,3 @@ def _print(report: api.CheckReport, save: Path | None) -> None:
     console = terminal()
     for part in report.parts():
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str | Text))
-    if save is not None:
-        print(harmless(f"Not saved: {save}, because the gate is broken." if report.broken else f"Saved: {save}"))

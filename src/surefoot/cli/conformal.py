@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from surefoot.cli.audit import NoWeights, _one_thread, _stem, _weights, _written
 from surefoot.cli.options import options_of
 from surefoot.cli.stdin import FORMAT, with_stdin
 from surefoot.errors import InputError
-from surefoot.harmless import harmless
+from surefoot.harmless import harmless, json_text
 from surefoot.places import place
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def _fit(file: Path, out: Path | None, page: Path | None, options: dict[str, Any
         report.write_page(page, command=shlex.join(["surefoot", *sys.argv[1:]]))
     if as_json:
         found = {**report.to_json(), "saved": str(target), "page": str(page) if page else None}
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json_text(found))
         return
     _print(report, target, page, _written_as(file))
 
@@ -117,7 +116,7 @@ def _apply(file: Path, sets: Path, out: Path | None, page: Path | None, options:
     with reading(file.name) as on_rows:
         applied = api.apply_sets(file, sets, target, **options, on_rows=on_rows)
     if as_json:
-        print(json.dumps({**applied.to_json(), "written": str(target)}, indent=2, ensure_ascii=False))
+        print(json_text({**applied.to_json(), "written": str(target)}))
         return
     _print_applied(applied, target)
 

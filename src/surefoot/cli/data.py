@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from surefoot.cli.app import AsJson, app
+from surefoot.harmless import json_text
 
 if TYPE_CHECKING:
     from surefoot.data.store import Whereabouts
@@ -38,7 +39,7 @@ def list_data(as_json: AsJson = False) -> None:
 
     rows = whereabouts()
     if as_json:
-        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        print(json_text([dataclasses.asdict(row) for row in rows]))
         return
     from rich.table import Table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from surefoot import api
 from surefoot.cli.app import AsJson, app
 from surefoot.cli.options import options_of
+from surefoot.harmless import json_text
 
 
 @app.command()
@@ -35,7 +35,7 @@ def estimate(
     with reading(file.name) as on_rows:
         report = api.estimate(file, **options, on_rows=on_rows)
     if as_json:
-        print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
+        print(json_text(report.to_json()))
         return
     from rich.text import Text
 

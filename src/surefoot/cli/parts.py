@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from surefoot.cli.app import AsJson, app
 from surefoot.errors import InputError
+from surefoot.harmless import json_text
 
 if TYPE_CHECKING:
     from surefoot.registry import Part
@@ -36,7 +36,7 @@ def list_parts(
     chosen = {name: registry for name, registry in KINDS.items() if kind in (None, name)}
     if as_json:
         found = {name: [_describe(part) for part in registry] for name, registry in chosen.items()}
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json_text(found))
         return
     from rich.table import Table
 

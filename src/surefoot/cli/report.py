@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from surefoot.cli.app import RUNS, AsJson, Metrics, Threads, Trust, app
-from surefoot.harmless import harmless
+from surefoot.harmless import harmless, json_text
 
 
 @app.command()
@@ -33,7 +32,7 @@ def measure(
     trackers = read_track(track)
     found = {str(run.path): measure_run(run.path, trackers, threads=threads, trust=trust) for run in find_runs(runs)}
     if as_json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json_text(found))
         return
     for path, records in found.items():
         print(harmless(path))

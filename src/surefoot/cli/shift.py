@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from surefoot.cli.app import AsJson, Threads, Trust, app
 from surefoot.errors import InputError
-from surefoot.harmless import harmless
+from surefoot.harmless import harmless, json_text
 
 if TYPE_CHECKING:
     from surefoot.report.shift import ShiftSummary
@@ -84,7 +83,7 @@ def _read_severities(text: str) -> list[int]:
 
 def _print(measured: ShiftSummary, page: Path, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({**measured.to_json(), "report": str(page)}, indent=2, ensure_ascii=False))
+        print(json_text({**measured.to_json(), "report": str(page)}))
         return
     from surefoot.cli.console import terminal
     from surefoot.report.shift_tables import corruption_table, ood_table, shift_table

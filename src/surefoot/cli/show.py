@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from surefoot.api import ComparisonReport
-from surefoot.harmless import harmless
+from surefoot.harmless import harmless, json_text
 from surefoot.records import RunFolder
 from surefoot.report.summary import Summary, summarise
 from surefoot.statistics import Spread
@@ -23,7 +22,7 @@ def show_summary(summary: Summary, page: Path, as_json: bool) -> None:
     command = shlex.join(["surefoot", *sys.argv[1:]])
     try:  # the answer first: it must not be lost with a page that cannot be written, nor the page with a closed pipe
         if as_json:
-            print(json.dumps({**to_json(summary), "report": str(page)}, indent=2, ensure_ascii=False))
+            print(json_text({**to_json(summary), "report": str(page)}))
         else:
             from surefoot.cli.console import terminal
             from surefoot.report.tables import summary_table
@@ -37,16 +36,21 @@ def show_summary(summary: Summary, page: Path, as_json: bool) -> None:
         print(harmless(f"Report: {written}"))
 
 
-def show_comparison(found: ComparisonReport, as_json: bool) -> None:
-    """Print a comparison whose page is written."""
-    if as_json:
-        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
-        return
+def show_comparison(found: ComparisonReport, as_json: bool, command: str) -> None:
+    """Print a comparison, and write its page."""
     from surefoot.cli.console import terminal
 
-    console = terminal()
-    for part in found.parts(console.width):
-        console.print(part, highlight=False, markup=False)
+    try:  # the answer first, as in show_summary
+        if as_json:
+            print(json_text(found.to_json()))
+        else:
+            console = terminal()
+            for part in found.parts(console.width):
+                console.print(part, highlight=False, markup=False)
+    finally:
+        found.write_page(command=command)
+    if as_json:
+        return
     print(harmless(f"Report: {found.page}"))
     if found.store:
         print(harmless(f"Kept at: {found.store}, and in {found.page.parent} here"))
@@ -60,7 +64,7 @@ def show_run(folder: RunFolder, metrics: Sequence[str] | None, as_json: bool) ->
     summary = summarise([folder], metrics)
     row, columns = summary.rows[0], summary.columns(brief=True)
     if as_json:
-        print(json.dumps({**row.to_json(summary.shown), "run": str(folder.path)}, indent=2, ensure_ascii=False))
+        print(json_text({**row.to_json(summary.shown), "run": str(folder.path)}))
         return
 
     def told(values: Mapping[str, Spread]) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surefoot.errors import InputError
-from surefoot.harmless import harmless
+from surefoot.harmless import harmless, json_text
 
 if TYPE_CHECKING:
     from surefoot.studies import SavedResult
@@ -30,7 +29,7 @@ def show_study(name: str, results: Path | None, out: Path | None, as_json: bool)
     saved = load_result(path)
     figures = [str(figure) for figure in saved.draw(out)] if out is not None else []
     if as_json:
-        print(json.dumps({**saved.values, "figures": figures}, indent=2, ensure_ascii=False))
+        print(json_text({**saved.values, "figures": figures}))
         return
     _print(saved)
     names = ", ".join(drawing.figure for drawing in saved.drawings)

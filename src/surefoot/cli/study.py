@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from surefoot.cli.options import options_of
 from surefoot.cli.show_study import show_study
 from surefoot.cli.watch import WatchIt, watched
 from surefoot.errors import InputError
-from surefoot.harmless import harmless
+from surefoot.harmless import harmless, json_text
 from surefoot.settings import Placement, spread
 
 if TYPE_CHECKING:
@@ -182,20 +181,23 @@ def _work(job: Job) -> float:
 
 
 def _present(made: Sequence[Result], results: Path, as_json: bool) -> None:
-    from surefoot.studies.results import load_result, place_of, write_page
+    from surefoot.studies.results import load_result, place_of, place_of_page, write_page
 
-    page = write_page(results)
-    if as_json:
-        names = [result.plan.name for result in made]
-        found: dict[str, Any] = {name: load_result(place_of(name, results)).values for name in names}
-        print(json.dumps({"studies": found, "page": str(page)}, indent=2, ensure_ascii=False))
-        return
-    for result in made:
-        print(harmless(f"{result.plan.claim}: {result.verdict}"))
-        for arm, errors in result.runs.failed.items():
-            for seed, error in errors.items():
-                print(harmless(f"  {arm}, seed {seed}, failed: {error}"))
-    print(harmless(f"Results: {page}"))
+    try:  # the answer first: it must not be lost with a page that cannot be written
+        if as_json:
+            names = [result.plan.name for result in made]
+            found: dict[str, Any] = {name: load_result(place_of(name, results)).values for name in names}
+            print(json_text({"studies": found, "page": str(place_of_page(results))}))
+        else:
+            for result in made:
+                print(harmless(f"{result.plan.claim}: {result.verdict}"))
+                for arm, errors in result.runs.failed.items():
+                    for seed, error in errors.items():
+                        print(harmless(f"  {arm}, seed {seed}, failed: {error}"))
+    finally:
+        page = write_page(results)
+    if not as_json:
+        print(harmless(f"Results: {page}"))
 
 
 def _list(as_json: bool) -> None:
@@ -212,7 +214,7 @@ def _list(as_json: bool) -> None:
             }
             for name, each in found.items()
         }
-        print(json.dumps(text, indent=2, ensure_ascii=False))
+        print(json_text(text))
         return
     from rich.table import Table
 

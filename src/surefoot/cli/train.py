@@ -32,10 +32,10 @@ def compare(options: dict[str, Any], config: Config = None, watch: WatchIt = Fal
 
     command = shlex.join(["surefoot", *sys.argv[1:]])
     with watched(options["out"], watch), following() as progress:
-        found = api.compare(**options, progress=progress, command=command)
+        found = api.compare(**options, progress=progress, command=command, page=False)
     for path, error in found.failed.items():
         print(f"Error: {harmless(path.name)}: {harmless(error)}", file=sys.stderr)
-    show_comparison(found, as_json)
+    show_comparison(found, as_json, command)
     return 1 if found.failed else 0
 
 

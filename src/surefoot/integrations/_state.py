@@ -25,8 +25,8 @@ class LogState:
         self.logs: dict[str, dict[str, Any]] = {}
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
-            self.of, self.logs = found["of"], dict(found["logs"])
-        except (OSError, ValueError, KeyError, TypeError):
+            self.of, self.logs = found["of"], {name: dict(log) for name, log in found["logs"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass  # there is none yet
 
     def known(self, name: str) -> str | None:

@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from surefoot.atomic import replacing, write_bytes
 from surefoot.errors import InputError
 
 EVERY = 1.0  # seconds between two moments at which what was written is sent
@@ -124,12 +125,11 @@ class Csv(Writer):
     def _start(self, step: int) -> Any:
         kept = []
         if self._path.exists():
-            with self._path.open(newline="", encoding="utf-8") as file:
-                kept = [row for row in list(csv.reader(file))[1:] if len(row) == 5 and int(row[0]) < step]
-        aside = self._path.with_suffix(".tmp")
-        with aside.open("w", newline="", encoding="utf-8") as file:
+            with self._path.open(newline="", encoding="utf-8", errors="replace") as file:
+                rows = list(csv.reader(line.replace("\0", "") for line in file))[1:]
+            kept = [row for row in rows if len(row) == 5 and row[0].isdecimal() and int(row[0]) < step]
+        with replacing(self._path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([self.COLUMNS, *kept])
-        aside.replace(self._path)
         return self._path.open("a", newline="", encoding="utf-8")
 
     def send(self) -> None:
@@ -139,7 +139,7 @@ class Csv(Writer):
 
     def image(self, step: int, name: str, png: bytes) -> None:
         """Write a file beside the table."""
-        (self._path.parent / f"{name}.png").write_bytes(png)
+        write_bytes(self._path.parent / f"{name}.png", png)
 
     def close(self, failed: bool) -> None:
         """Close the file."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from surefoot.atomic import write_text
 from surefoot.calibrators import Calibrator
 from surefoot.errors import InputError
 from surefoot.imported import received
@@ -23,6 +24,24 @@ from surefoot.registry import SETS
 from surefoot.schema import Form, SplitName
 
 _VALUES_AT_ONCE = 1 << 20  # rows × classes
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_limit(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and math.isfinite(value))
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {  # what saved values have to be, whoever changed the file
+    "n_classes": _is_whole,
+    "seed": _is_whole,
+    "coverage": lambda value: isinstance(value, float) and 0 < value < 1,
+    "rows": lambda values: isinstance(values, list | tuple) and all(map(_is_whole, values)),
+    "thresholds": lambda values: isinstance(values, list | tuple) and all(map(_is_limit, values)),
+    "class_names": lambda values: isinstance(values, list | tuple) and all(isinstance(each, str) for each in values),
+}
 
 
 @dataclass(frozen=True)
@@ -173,6 +192,11 @@ class PredictionSets:
                 f"Expected saved prediction sets, but got {', '.join(map(str, values)) or 'nothing'}. Fit them again "
                 "with surefoot conformal."
             )
+        if odd := [key for key, is_right in _KINDS.items() if not is_right(given[key])]:
+            raise InputError(
+                f"Expected saved prediction sets, but {', '.join(odd)} cannot be right. Fit them again "
+                "with surefoot conformal."
+            )
         thresholds = tuple(math.inf if limit is None else float(limit) for limit in given["thresholds"])
         calibrator = None if given["calibrator"] is None else Calibrator.from_json(given["calibrator"])
         as_tuples = {key: tuple(given[key]) for key in ("rows", "class_names")}
@@ -201,7 +225,7 @@ class PredictionSets:
             raise InputError(f"Expected a file name in .json, but got {path.name!r}. Choose one.")
         path.parent.mkdir(parents=True, exist_ok=True)
         more = {"about": dict(about)} if about else {}
-        path.write_text(json.dumps({**self.to_json(), **more}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_text(path, json.dumps({**self.to_json(), **more}, indent=1, ensure_ascii=False) + "\n")
 
 
 def score(method: str, probs: Array, seed: int) -> Array:

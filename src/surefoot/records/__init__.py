@@ -1,6 +1,6 @@
 """The run folder: the only thing that is written and read back. Imports no torch."""
 
-from surefoot.records._atomic import sync_folder, write_bytes
+from surefoot.atomic import sync_folder, write_bytes
 from surefoot.records._checksums import check_checksums, write_checksums
 from surefoot.records._ownership import checkpoints, remove_checkpoint
 from surefoot.records.outputs import check_output

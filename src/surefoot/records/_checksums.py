@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from surefoot.atomic import write_json
 from surefoot.errors import InputError
-from surefoot.records._atomic import write_json
 
 CHECKSUMS = "checksums.json"
 _PIECE = 1 << 20

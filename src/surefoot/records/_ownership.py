@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from surefoot.atomic import remove_left
 from surefoot.errors import InputError
 from surefoot.schema import SPLITS
 
@@ -23,7 +24,7 @@ FILES = (
 PREDICTIONS = tuple(f"{split}.npz" for split in SPLITS)
 _CHECKPOINT = re.compile(r"step-\d{8,}|\.step-\d{8,}\.\d+\.(tmp|old)")
 _CHECKPOINTED = re.compile(
-    r"(model|state|member-\d{4,}|shard-\d+-model-\d+-of-\d+)\.safetensors|(state|checksums)\.json"
+    r"(model|state|member-\d{4,}|shard-\d+-model-\d+-of-\d+)\.safetensors|(state|checksums)\.json|\.checksums\.json\.\d+\.tmp"
 )
 
 
@@ -118,8 +119,7 @@ def _remove(files: list[Path]) -> None:
         if file.is_file() or file.is_symlink():
             file.unlink(missing_ok=True)
         if file.parent.is_dir():
-            for aside in file.parent.glob(f".{file.name}.*.tmp"):  # what a killed process left
-                aside.unlink(missing_ok=True)
+            remove_left(file)
 
 
 def _remove_folder(path: Path, files: list[Path]) -> None:

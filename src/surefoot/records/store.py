@@ -23,26 +23,22 @@ a killed run goes on.
 from __future__ import annotations
 
 import dataclasses
-import io
-import json
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from surefoot.atomic import write_bytes, write_json
 from surefoot.config import RUN, run_words, to_toml
 from surefoot.errors import InputError
-from surefoot.records._atomic import write_bytes, write_json
-from surefoot.records._checksums import check_file, write_checksums
+from surefoot.records._arrays import array_files, read_predictions, read_rows, write_predictions, write_rows
+from surefoot.records._checksums import write_checksums
 from surefoot.records._lines import append_lines, keep_lines, read_lines, to_lines
 from surefoot.records._lock import hold
+from surefoot.records._objects import read_object
 from surefoot.records._ownership import check_ours, read_header, remove_run
-from surefoot.schema import LABELS_ARE, SPLITS, Predictions, Rows, RunSpec, SplitName, Tracking
+from surefoot.schema import Predictions, Rows, RunSpec, SplitName, Tracking
 
 Record = dict[str, Any]
 
@@ -130,8 +126,7 @@ class RunFolder:
     @property
     def environment(self) -> Record:
         """What the run ran on."""
-        environment: Record = json.loads((self.path / "environment.json").read_text())
-        return environment
+        return read_object(self.path / "environment.json")
 
     def _header(self) -> Record:
         header: Record | None = read_header(self.path)
@@ -197,56 +192,23 @@ class RunFolder:
 
     def write_predictions(self, predictions: Predictions) -> None:
         """Store the predictions of one split."""
-        buffer = io.BytesIO()
-        arrays = {"logits": predictions.logits, "labels": predictions.labels, LABELS_ARE: np.array("from-0")}
-        if predictions.class_names:
-            arrays["class_names"] = np.array(predictions.class_names)
-        np.savez(buffer, **arrays)  # type: ignore[arg-type]  # NumPy's stubs take names for allow_pickle
-        (self.path / "predictions").mkdir(exist_ok=True)
-        write_bytes(self.path / "predictions" / f"{predictions.split}.npz", buffer.getvalue())
+        write_predictions(self.path, predictions)
 
     def predictions(self, split: SplitName) -> Predictions:
         """Read the predictions of one split."""
-        path = self.path / "predictions" / f"{split}.npz"
-        if not path.exists():
-            raise InputError(
-                f"Expected predictions of the {split} split, but {self.path} has none. Let the run finish."
-            )
-        with self._arrays(f"predictions/{split}.npz") as arrays:
-            names = tuple(arrays["class_names"].tolist()) if "class_names" in arrays else ()
-            return Predictions(arrays["logits"], arrays["labels"], split, class_names=names)
-
-    @contextmanager
-    def _arrays(self, name: str) -> Iterator[Any]:
-        """Open arrays of the run, unless they are damaged."""
-        todo = "Make the run anew with --fresh."
-        if (self.path / "done.json").exists():  # which is written after the hashes
-            check_file(self.path, name, todo)
-        try:
-            with (self.path / name).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                yield arrays
-        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
-            raise InputError(f"Expected arrays of a run, but {self.path / name} is damaged. {todo}") from error
+        return read_predictions(self.path, split)
 
     def has_predictions(self, split: SplitName) -> bool:
         """Return whether the predictions of a split are there."""
-        return (self.path / "predictions" / f"{split}.npz").exists()
+        return f"predictions/{split}.npz" in array_files(self.path)
 
     def write_rows(self, rows: Mapping[SplitName, Rows]) -> None:
         """Store which rows of the published data make each split."""
-        arrays = {name: found.numbers.astype(np.int32) for name, found in rows.items()}
-        sources = {f"{name}_source": np.array(found.source) for name, found in rows.items()}
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **arrays, **sources)  # type: ignore[arg-type]  # NumPy's stubs take names for allow_pickle
-        write_bytes(self.path / "splits.npz", buffer.getvalue())
+        write_rows(self.path, rows)
 
     def rows(self) -> dict[SplitName, Rows]:
         """Read which rows of the published data make each split; empty where that was not known."""
-        path = self.path / "splits.npz"
-        if not path.exists():
-            return {}
-        with self._arrays("splits.npz") as arrays:
-            return {name: Rows(str(arrays[f"{name}_source"]), arrays[name]) for name in SPLITS if name in arrays}
+        return read_rows(self.path)
 
     def write_measures(self, records: Iterable[Record]) -> None:
         """Replace ``measures.jsonl``."""
@@ -282,15 +244,13 @@ class RunFolder:
 
     def finish(self, summary: Record) -> None:
         """Write the hashes of arrays, then ``done.json``: the run is finished."""
-        names = ["splits.npz", *(f"predictions/{split}.npz" for split in SPLITS)]
-        write_checksums(self.path, (name for name in names if (self.path / name).exists()))
+        write_checksums(self.path, array_files(self.path))
         write_json(self.path / "done.json", summary)
 
     def done(self) -> Record | None:
         """What :meth:`finish` wrote; None while the run is not finished."""
         path = self.path / "done.json"
-        summary: Record | None = json.loads(path.read_text()) if path.exists() else None
-        return summary
+        return read_object(path, ("passes", "seconds")) if path.exists() else None
 
 
 def find_runs(paths: Iterable[Path | str]) -> list[RunFolder]:
@@ -320,10 +280,9 @@ def find_runs(paths: Iterable[Path | str]) -> list[RunFolder]:
 
 
 def _is_timing(line: Record) -> bool:
-    return all(isinstance(line.get(key, 0.0), int | float) for key in ("step", "seconds", "tracking")) and {
-        "step",
-        "seconds",
-    } <= set(line)
+    """Return whether a line says, in numbers, at which step how many seconds were spent."""
+    values = (line.get("step"), line.get("seconds"), line.get("tracking", 0.0))
+    return all(isinstance(value, int | float) for value in values)
 
 
 def _cost(run: RunFolder) -> tuple[int, str]:

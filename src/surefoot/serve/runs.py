@@ -16,6 +16,7 @@ from surefoot.batches import count_batches
 from surefoot.serve.tail import newest, newest_of_each, read_object
 
 Record = dict[str, Any]
+LONGEST = 500  # characters of a text in the list
 DEPTH = 3  # folders of folders in which runs are looked for
 QUIET = 30.0  # seconds without a record after which a run without a lock counts as interrupted
 
@@ -65,7 +66,7 @@ def find(paths: Iterable[Path]) -> dict[str, Path]:
 
 
 def _below(path: Path, depth: int) -> Iterator[Path]:
-    if (path / "spec.json").is_file():
+    if os.path.isfile(path / "spec.json"):  # unlike Path.is_file, it says no where one may not look
         yield path
         return
     try:
@@ -95,8 +96,8 @@ def read_header(path: Path) -> Header | None:
         path=path,
         group=key_of(path.resolve().parent),
         name=path.resolve().name,
-        method=str(method.get("label", "?")),
-        about=f"{parts[1]} on {parts[0]}, seed {spec.get('seed', '?')}",
+        method=str(method.get("label", "?"))[:LONGEST],
+        about=f"{parts[1]} on {parts[0]}, seed {spec.get('seed', '?')}"[:LONGEST],
         n_steps=per_epoch * epochs * (trainings if deep else 1),
         per_epoch=per_epoch,
         is_own=own > 0,
@@ -115,11 +116,11 @@ def state_of(path: Path) -> str:
     Returns:
         ``finished``, ``running`` or ``interrupted``.
     """
-    if (path / "done.json").is_file():
+    if os.path.isfile(path / "done.json"):
         return "finished"
     if is_held(path / ".lock"):
         return "running"
-    if (path / "done.json").is_file():  # it has ended between two looks
+    if os.path.isfile(path / "done.json"):  # it has ended between two looks
         return "finished"
     return "interrupted"
 

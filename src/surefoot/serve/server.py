@@ -64,7 +64,10 @@ class Handler(BaseHTTPRequestHandler):
         if reason is not None:
             self._send(HTTPStatus.FORBIDDEN, reason.encode(), "text/plain; charset=utf-8", with_body)
             return
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:  # such as //[
+            asked = urlsplit("/there-is-nothing-here")
         path = strip_token(asked.path, self.server.token)
         if path is None:
             message = "Expected the token in the address, but got none or another. Open what surefoot watch printed."

@@ -138,5 +138,8 @@ def event(name: str, value: Any) -> bytes:
 
 
 def _kept(path: Path) -> set[int]:
-    names = (_STEP.fullmatch(found.name) for found in checkpoints(path / "checkpoint"))
+    try:
+        names = [_STEP.fullmatch(found.name) for found in checkpoints(path / "checkpoint")]
+    except OSError:  # one may not look
+        return set()
     return {int(found[1]) for found in names if found}

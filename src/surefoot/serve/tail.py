@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 Record = dict[str, Any]
+AT_ONCE = 1 << 25  # bytes of a growing file
+LARGEST = 1 << 24  # bytes of a file that is one object
 
 
 class Tail:
-    """Reads the lines of a file of JSON lines as they come.
+    """Reads the lines of a file of JSON lines as they come, of a long one some at a time.
 
     It remembers how far it has read and of which file. One that was cut back, replaced or removed starts anew: a run
     that goes on cuts off what is behind its checkpoint.
@@ -42,8 +44,11 @@ class Tail:
                 self._offset = 0
             self._inode = found.st_ino
             file.seek(self._offset)
-            whole, newline, _ = file.read().rpartition(b"\n")
-        if newline:
+            piece = file.read(AT_ONCE)
+        whole, newline, _ = piece.rpartition(b"\n")
+        if len(piece) == AT_ONCE and not newline:  # no line of a run is as long: it is passed over
+            self._offset, self._last, whole = self._offset + AT_ONCE, piece[-64:], b""
+        elif newline:
             self._offset += len(whole) + 1
             self._last = whole[-64:] + b"\n"
         return anew, parse(whole)
@@ -143,5 +148,5 @@ def read_object(path: Path) -> Record | None:
     if handle is None:
         return None
     with os.fdopen(handle, "rb") as file:
-        found = _value(file.read())
+        found = _value(file.read(LARGEST))
     return found if isinstance(found, dict) else None

@@ -18,6 +18,7 @@ from surefoot.records import RunFolder
 from surefoot.schema import CHECKPOINT_EVERY, RunSpec, Tracking
 from surefoot.settings import HERE, Placement
 from surefoot.studies._shifted import Shift
+from surefoot.troubles import told
 
 if TYPE_CHECKING:
     from surefoot.training import RunListener
@@ -253,4 +254,6 @@ def _is_certain(error: SurefootError) -> bool:
 def _readable(error: BaseException | None) -> SurefootError | None:
     if error is None or isinstance(error, SurefootError):
         return error
+    if isinstance(error, Exception) and (known := told(error)):
+        return RunError(known[0])
     return RunError(f"The run failed with {type(error).__name__}: {error}. Run it alone with `surefoot train --debug`.")

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from surefoot.atomic import write_text
 from surefoot.errors import InputError
 from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder, write_bytes
@@ -139,7 +140,7 @@ class SavedResult:
         names = [name for name in self.runs if name in wanted and not (folder / name).exists()]
         made = [_unpack(self.runs[name], folder / name, seconds=each) for name in names]
         for run in made:
-            (run.path / "environment.json").write_text(json.dumps(self.values["environment"]))
+            write_text(run.path / "environment.json", json.dumps(self.values["environment"]))
         return made
 
 
@@ -151,9 +152,9 @@ def _unpack(run: Mapping[str, Any], path: Path, *, seconds: float = 0.0) -> RunF
     last = [{"step": done["steps"]}] if "steps" in done else []
     lines = {"steps": [*run["tracked"], *last], "measures": run["measures"], "shift": run["shift"]}
     for name, records in lines.items():
-        (path / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        write_text(path / f"{name}.jsonl", "".join(json.dumps(record) + "\n" for record in records))
     for name, content in {"spec": header, "done": done}.items():
-        (path / f"{name}.json").write_text(json.dumps(content))
+        write_text(path / f"{name}.json", json.dumps(content))
     return RunFolder(path)
 
 
@@ -261,7 +262,7 @@ def check_results(results: Path, studies: list[str]) -> None:
     Raises:
         InputError: If there is such a file.
     """
-    page = _page(results)
+    page = place_of_page(results)
     if page.exists() and not page.read_bytes().startswith(MARK.encode()):
         raise InputError(
             f"Expected {page} to be free or a page that `surefoot study` wrote, but it is another file. "
@@ -285,7 +286,7 @@ def write_page(results: Path) -> Path:
         InputError: If there are no results, or a file in its place that surefoot did not write.
     """
     check_results(results, [])
-    page = _page(results)
+    page = place_of_page(results)
     write_bytes(results / FOREST, forest_text(results).encode())
     write_bytes(page, page_text(results).encode())
     return page
@@ -312,5 +313,6 @@ def page_text(results: Path) -> str:
     return page_of(found, results.name, figures, sorted(missing, key=order))
 
 
-def _page(results: Path) -> Path:
+def place_of_page(results: Path) -> Path:
+    """Return where the page of a folder of results is."""
     return results.resolve().parent / PAGE

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,12 @@ def save_checkpoint(
         save_shards(aside, spread)  # which ends when all ranks have written
     if ranks.is_first:
         weights = whole if is_spread_out else model
-        _write(aside, text, weights, tensors, members)
+        try:
+            _write(aside, text, weights, tensors, members)
+        except BaseException:
+            with suppress(OSError):  # the first error says what is wrong
+                remove_checkpoint(aside)
+            raise
         _put_in_place(folder, aside, final, keep, is_last)
     ranks.wait()
 

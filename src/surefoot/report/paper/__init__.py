@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from surefoot.atomic import replacing
 from surefoot.errors import InputError
 from surefoot.records import RunFolder
 from surefoot.registry import FIGURES
@@ -44,5 +45,6 @@ def draw(name: str, runs: Sequence[RunFolder], path: Path) -> bool:
     undated = (
         {"Software": None} if path.suffix == ".png" else {"CreationDate" if path.suffix == ".pdf" else "Date": None}
     )
-    figure.savefig(path, dpi=110, metadata=undated)
+    with replacing(path) as aside:
+        figure.savefig(aside, dpi=110, metadata=undated, format=path.suffix[1:])
     return True
