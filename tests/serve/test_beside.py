@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.cli.watch import watched
-from surefoot.serve import PORT
+from surefoot.cli.watch import PORT, watched
 from tests.patience import PATIENCE
 
 

@@ -17,8 +17,8 @@ import typer
 from surefoot.cli.app import RUNS, app
 from surefoot.clusters import is_first_process
 from surefoot.harmless import harmless
-from surefoot.serve import PORT
 
+PORT = 8765
 WatchIt = Annotated[bool, typer.Option("--watch", help="Serve a page on this machine that follows the training.")]
 
 

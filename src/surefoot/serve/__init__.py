@@ -1,6 +1,6 @@
 """The live page: follows run folders while they train. Imports no torch, and writes nothing."""
 
 from surefoot.serve.findings import findings
-from surefoot.serve.server import PORT, WatchServer
+from surefoot.serve.server import WatchServer
 
-__all__ = ["PORT", "WatchServer", "findings"]
+__all__ = ["WatchServer", "findings"]

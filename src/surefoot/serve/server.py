@@ -34,7 +34,6 @@ PAGES = {
     "/overlay.js": ("overlay.js", "text/javascript; charset=utf-8"),
     "/list.js": ("list.js", "text/javascript; charset=utf-8"),
 }
-PORT = 8765
 MOST_STREAMS = 64  # open at once
 MOST_CONNECTIONS = 128
 ARRIVES = 10.0  # seconds for a request to arrive whole, however slowly it is sent
@@ -132,7 +131,7 @@ class WatchServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, paths: Sequence[Path | str], *, host: str = "127.0.0.1", port: int = PORT) -> None:
+    def __init__(self, paths: Sequence[Path | str], *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.paths = [Path(path).absolute() for path in paths]
         self.loopback = is_loopback(host)
         self.token = None if self.loopback else secrets.token_urlsafe(24)
