@@ -24,7 +24,7 @@ from surefoot.report.shift import summarise_shift
 from surefoot.report.shift_figures import shift_figures
 from surefoot.report.shift_page import shift_context
 from surefoot.report.summary import MethodRow, Summary
-from surefoot.report.thinning import columns_for, thin_all
+from surefoot.report.thinning import BANDED, columns_for, thin_all
 
 CURVES = tuple(QUANTITIES[key] for key in ("loss", "accuracy", "ece"))
 
@@ -57,7 +57,7 @@ def write_page(
     path = Path(path)
     drawn = drawn_rows(summary)
     read = [read_curves(row.runs) for row in drawn]
-    columns = columns_for(sum(map(len, read)))
+    columns = columns_for(sum(BANDED if one.n_runs > 1 else 1 for each in read for one in each.values()))
     curves = [thin_all(each, columns) for each in read]
     methods = [
         Method(row, mark_of(place), read_bins(row.runs), found)

@@ -11,6 +11,7 @@ from surefoot.report.pairing import PairedSeries
 
 COLUMNS = 300  # of a card; two values in each are as fine as a screen shows
 MOMENTS = 40  # of a run, where one quantity is drawn over another
+BANDED = 4  # lines that a curve with its band weighs
 POINTS = 40_000  # on a page, whatever it shows
 
 
@@ -18,7 +19,7 @@ def columns_for(n_curves: int) -> int:
     """Return how many columns each of so many curves may have.
 
     Args:
-        n_curves: On the whole page.
+        n_curves: On the whole page; one with a band counts :data:`BANDED` times.
 
     Returns:
         As many as a card shows, or fewer where there are many curves.
