@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import resources
 from pathlib import Path
 
 from tests.crashes.commands import SETTINGS
@@ -129,7 +130,9 @@ def soak(home: Path, small: Path, n: int) -> dict[str, float | str]:
         first, last = sum(held[third : 2 * third]) / third, sum(held[-third:]) / third
         flat = "flat" if last <= GROWTH * first else "GROWS"
         found[f"process {number}, MB in the second and last third"] = f"{first:.0f} to {last:.0f}: {flat}"
-    found["page, MB"] = round((home / "runs" / "report.html").stat().st_size / 1e6, 3)
+    page = (home / "runs" / "report.html").stat().st_size / 1e6
+    script = resources.files("plotly").joinpath("package_data", "plotly.min.js").stat().st_size / 1e6
+    found["page, MB"] = f"{page:.3f}, of which Plotly's script is {script:.3f}"
     return found
 
 

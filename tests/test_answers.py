@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
+from surefoot.auditing._scores import FittedTo
 from surefoot.cli import main
 from surefoot.errors import RunError
 from surefoot.studies.engine import _readable
+from surefoot.troubles import told
 from tests.runs import fake_run
 
 SMALL = "--model mlp:width=4 --epochs 1 --batch-size 45"
@@ -94,6 +97,19 @@ def test_a_full_disk_in_a_worker_is_told_as_one() -> None:
     error = _readable(OSError(28, os.strerror(28), "steps.jsonl"))
     assert isinstance(error, RunError)
     assert "No space left on device. Make room on the disk, then run the same command again" in str(error)
+
+
+def test_a_full_disk_that_safetensors_tells_of_is_told_as_one() -> None:
+    message = "Error while serializing: I/O error: No space left on device (os error 28)"
+    found = told(SafetensorError(message))
+    assert found is not None
+    assert found[0].startswith("Expected to read and write, but the system refuses: No space left on device. Make room")
+    assert told(SafetensorError("Error while deserializing header")) is None
+
+
+def test_what_a_changed_calibrator_says_of_its_rows_is_passed_over() -> None:
+    found = FittedTo.of({"n_classes": float("nan"), "class_names": 3, "scores": None, "kind": []})
+    assert (found.n_classes, found.class_names, found.scores, found.kind) == (None, (), (), None)
 
 
 def test_json_obeys_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

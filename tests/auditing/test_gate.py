@@ -215,7 +215,9 @@ def test_a_baseline_of_something_else_is_refused(tmp_path: Path) -> None:
     sick = sf.check(logits=two[0], labels=two[1], positive="0").save_baseline(tmp_path / "sick.json")
     with pytest.raises(InputError, match=r"Expected a baseline of the risk P\(class 1\), but sick\.json is of"):
         sf.check(logits=two[0], labels=two[1], baseline=sick)
-    for broken in ("{", "[]", "{}", json.dumps({**values, "rows": {"n": 5}}), json.dumps({**values, "bins": [1]})):
+    bins = ([1], [[10**400]] * 3)
+    odd = [{**values, "rows": {"n": 5}}, *({**values, "bins": each} for each in bins)]
+    for broken in ("{", "[]", "{}", *map(json.dumps, odd)):
         path.write_text(broken)
         with pytest.raises(InputError, match=r"main\.json is something else or incomplete"):
             sf.check(logits=three[0], labels=three[1], baseline=path)

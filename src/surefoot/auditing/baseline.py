@@ -97,7 +97,7 @@ def load_baseline(path: Path | str) -> Baseline:
         edition = values["surefoot_baseline"]
         if edition == _EDITION:
             return _read(values)
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, zlib.error) as error:
         raise InputError(
             f"Expected a baseline that surefoot check --save-baseline wrote, but {path.name} is something else or "
             "incomplete. Make it again."

@@ -202,7 +202,7 @@ def _read(path: Path) -> tuple[Calibrator, dict[str, Any]]:
                 values = json.loads((file.metadata() or {})["calibrator"])
             values |= {key: value.tolist() for key, value in load_file(path).items()}
         return Calibrator.from_json(values), dict(values.get("about", {}))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, OverflowError, SafetensorError) as error:
         raise InputError(f"Expected a saved calibrator, but {path.name} is none ({error}). Fit it again.") from error
 
 

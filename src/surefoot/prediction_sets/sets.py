@@ -289,5 +289,5 @@ def _read(path: Path, trust: bool) -> tuple[PredictionSets, dict[str, Any]]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return PredictionSets.from_json(values, trust=trust), dict(values.get("about", {}))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
         raise InputError(f"Expected saved prediction sets, but {path.name} holds none ({error}). Fit them.") from error
