@@ -128,11 +128,12 @@ def save_checkpoint(
         weights = whole if is_spread_out else model
         try:
             _write(aside, text, weights, tensors, members)
+            _put_in_place(aside, final)
         except BaseException:
             with suppress(OSError):  # the first error says what is wrong
                 remove_checkpoint(aside)
             raise
-        _put_in_place(folder, aside, final, keep, is_last)
+        remove_others(folder, final, keep, is_last=is_last)
     ranks.wait()
 
 
@@ -157,12 +158,17 @@ def _write(
     sync_folder(aside)
 
 
-def _put_in_place(folder: Path, aside: Path, final: Path, keep: Callable[[int], bool], is_last: bool) -> None:
+def _put_in_place(aside: Path, final: Path) -> None:
+    before = aside.with_suffix(".old")
     if final.exists():  # between two renames there is hardly time to be killed; to remove files takes longer
-        final.rename(aside.with_suffix(".old"))
-    aside.rename(final)
-    sync_folder(folder)
-    remove_others(folder, final, keep, is_last=is_last)
+        final.rename(before)
+    try:
+        aside.rename(final)
+    except BaseException:
+        if before.exists():
+            before.rename(final)
+        raise
+    sync_folder(final.parent)
 
 
 def remove_others(folder: Path, final: Path, keep: Callable[[int], bool], *, is_last: bool) -> None:
