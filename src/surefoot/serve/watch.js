@@ -142,7 +142,7 @@ function paintFindings(run) {
   const said = [...(live.drawn.get(run.key) || { findings: [] }).findings];
   if (run.state === "interrupted") {
     const where = `Interrupted at step ${count(run.step)}${run.n_steps ? ` of ${count(run.n_steps)}` : ""}: no process is at this run.`;
-    said.unshift(`${where} ${run.own ? "Its loop has ended without finishing." : "The same command goes on with it."}`);
+    said.unshift(`${where} ${run.own ? "Its loop has ended without finishing." : "The same command goes on with it, or says why it cannot."}`);
   }
   const nothing = run.state === "running" ? "Nothing stands out so far." : "Nothing stands out.";
   const lines = (said.length ? said : [nothing]).map((text) =>
