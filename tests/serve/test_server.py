@@ -7,7 +7,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from surefoot.errors import InputError
 from surefoot.serve import WatchServer
 from surefoot.serve.guard import is_loopback, refusal
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.runs import fake_run
 
 NAME = '<img src=x onerror="document.title=1">'
@@ -170,16 +169,15 @@ def test_a_request_that_never_ends_is_ended_and_too_many_are_turned_away(
         second.sendall(b"G")
         assert first.recv(100) == b""
         assert second.recv(100) == b""
+    until(lambda: not server._arriving)  # for as long as they count, others are turned away
     monkeypatch.setattr("surefoot.serve.server.ARRIVES", 3600.0)
     with socket.create_connection(place, PATIENCE) as first, socket.create_connection(place, PATIENCE) as second:
         for link in (first, second):
             link.sendall(b"G")
-        while len(server._arriving) < 2:
-            time.sleep(0.01)
+        until(lambda: len(server._arriving) == 2)
         with suppress(ConnectionResetError), socket.create_connection(place, PATIENCE) as third:
             assert third.recv(100) == b""
-    while server._arriving:
-        time.sleep(0.01)
+    until(lambda: not server._arriving)
     assert get(server, "/")[0] == 200
 
 
