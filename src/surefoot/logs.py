@@ -24,9 +24,8 @@ def finite_logs(logs: NDArray[Any], *, single: bool = False) -> NDArray[Any]:
         The same, finite.
 
     Example:
-        >>> finite_logs(np.array([[-0.1, -np.inf], [-260.6, -np.inf]])).round(1)
-        array([[  -0.1,  -87.3],
-               [-260.6, -260.6]])
+        >>> finite_logs(np.array([[-0.1, -np.inf], [-260.6, -np.inf]])).round(1).tolist()
+        [[-0.1, -87.3], [-260.6, -260.6]]
     """
     if single:
         found: NDArray[Any] = np.maximum(logs, LEAST)

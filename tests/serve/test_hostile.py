@@ -82,5 +82,5 @@ def test_folders_that_nobody_may_look_into_or_that_say_too_much(tmp_path: Path) 
     (run / "steps.jsonl").write_bytes(b'{"step": 1e999, "loss": {}}\n{"step": [], "loss": "x", "tracker": 3}\n\xff\n[')
     (run / "timing.jsonl").write_bytes(b'{"step": true, "seconds": "1"}\n')
     (run / "done.json").write_bytes(b'{"passes": [], "seconds": NaN}')
-    heard = list(events([tmp_path], None, lambda seconds: True))
+    heard = list(events([tmp_path], [], lambda seconds: True))
     assert [event.partition(b"\n")[0] for event in heard] == [b"event: runs", b"event: run"]
