@@ -79,7 +79,7 @@ function buildCards(place) {
     const key = element("p", { class: "key" });
     caption.append(key);
     const svg = shape("svg", { viewBox: `0 0 ${SIZE.width} ${SIZE.height}`, role: "img", "aria-label": card.title });
-    const note = element("p", { class: "note" }, card.missing);
+    const note = element("p", { class: "note" }, "Reading …");
     figure.append(caption, svg, note);
     place.append(figure);
     return { card, figure, title, key, svg, note };
@@ -104,4 +104,5 @@ function drawCard(drawn, state) {
   svg.setAttribute("aria-label", `${name}: ${words.map(([, text]) => text).join(", ")}`);
   svg.toggleAttribute("hidden", !there);
   note.hidden = there;
+  note.textContent = state.isRead ? card.missing : "Reading …";
 }

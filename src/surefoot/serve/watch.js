@@ -112,7 +112,7 @@ function paintNow() {
   const state = {
     inEpochs: inEpochs.get(run.key), bins: (live.drawn.get(run.key) || { bins: null }).bins, split: run.split,
     unit: run.per_epoch ? "epoch" : "step", from: zoom.from === null ? 0 : zoom.from, to: zoom.to === null ? end : zoom.to,
-    of: more ? run.name : null, several: more ? (id) => overlaid(id, groups, (key) => inEpochs.get(key)) : null,
+    isRead: live.drawn.has(run.key), of: more ? run.name : null, several: more ? (id) => overlaid(id, groups, (key) => inEpochs.get(key)) : null,
   };
   live.shown = state;
   paintChoices(run, groups, more, zoom);
@@ -144,7 +144,7 @@ function paintFindings(run) {
     const where = `Interrupted at step ${count(run.step)}${run.n_steps ? ` of ${count(run.n_steps)}` : ""}: no process is at this run.`;
     said.unshift(`${where} ${run.own ? "Its loop has ended without finishing." : "The same command goes on with it, or says why it cannot."}`);
   }
-  const nothing = run.state === "running" ? "Nothing stands out so far." : "Nothing stands out.";
+  const nothing = !live.drawn.has(run.key) ? "Reading …" : run.state === "running" ? "Nothing stands out so far." : "Nothing stands out.";
   const lines = (said.length ? said : [nothing]).map((text) =>
     element("li", { class: /^(Diverg|Interrupted|Worse than before)/.test(text) ? "urgent" : "" }, text));
   const before = [...at("findings").children].map((line) => line.textContent).join("\n");
