@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Pair = tuple[Tensor, Tensor]
 
-WRITE_EVERY = 1.0  # seconds
-
 
 class watch:  # it is called like a function, as open() is
     """Write down a training in a loop of one's own, so that ``surefoot watch`` and ``surefoot report`` read it.
@@ -136,6 +134,7 @@ class watch:  # it is called like a function, as open() is
                 )
             self.folder.clear()
         spec, data = self._spec(), self._data()
+        self._classes = tuple(data["classes"])
         self._stamp: dict[str, Any] = {"run": spec.run_id(data["fingerprint"], "own loop"), "seed": self._seed}
         device = str(next(self._model.parameters()).device)
         where = environment(torch.get_num_threads(), device)
@@ -168,7 +167,7 @@ class watch:  # it is called like a function, as open() is
             record["loss"] = _one_number(loss)
         self._pending.append(record)
         self._measure(batch)
-        if time.monotonic() - self._written >= WRITE_EVERY:
+        if time.monotonic() - self._written >= self.folder.write_every:
             self._write()
 
     def __exit__(
@@ -190,13 +189,14 @@ class watch:  # it is called like a function, as open() is
         from surefoot.training.predict import predict
         from surefoot.training.tracker import undisturbed
 
-        names = tuple(self._data()["classes"])
         for name in ("train", "calibration", "test"):
             if name in self._pairs:
                 split = Split(*self._pairs[name])
                 with undisturbed(self._model):
                     logits = predict(self._model, split).cpu().numpy()
-                self.folder.write_predictions(Predictions(logits, split.labels.cpu().numpy(), name, class_names=names))
+                self.folder.write_predictions(
+                    Predictions(logits, split.labels.cpu().numpy(), name, class_names=self._classes)
+                )
         if "calibration" in self._pairs:
             evaluate(self.folder, int(self._passes))
         seconds = {"seconds": round(self.folder.seconds(), 3)}

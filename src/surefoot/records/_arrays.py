@@ -15,11 +15,11 @@ import numpy as np
 from surefoot.atomic import write_bytes
 from surefoot.errors import InputError
 from surefoot.records._checksums import check_file
+from surefoot.records._lines import ANEW
 from surefoot.schema import LABELS_ARE, SPLITS, Predictions, Rows, SplitName
 
 SPLITS_FILE = "splits.npz"
 FOLDER = "predictions"
-TODO = "Make the run anew with --fresh."
 
 
 def array_files(run: Path) -> Iterator[str]:
@@ -82,9 +82,9 @@ def read_rows(run: Path) -> dict[SplitName, Rows]:
 def _opened(run: Path, name: str) -> Iterator[Any]:
     """Open arrays of a run, unless they are damaged."""
     if (run / "done.json").exists():  # which is written after the hashes
-        check_file(run, name, TODO)
+        check_file(run, name, ANEW)
     try:
         with (run / name).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             yield arrays
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, NotImplementedError) as error:
-        raise InputError(f"Expected arrays of a run, but {run / name} is damaged. {TODO}") from error
+        raise InputError(f"Expected arrays of a run, but {run / name} is damaged. {ANEW}") from error

@@ -11,6 +11,7 @@ from typing import Any
 from surefoot.errors import InputError
 
 Record = dict[str, Any]
+ANEW = "Make the run anew with --fresh."  # what to do about a damaged one
 
 
 def to_lines(records: Iterable[Record]) -> bytes:
@@ -95,7 +96,6 @@ def _record(line: bytes, number: int, path: Path) -> Record:
         record = None
     if not isinstance(record, dict):
         raise InputError(
-            f"Expected one JSON object per line, but line {number} of {path} is none: the file is damaged. "
-            "Make the run anew with --fresh."
+            f"Expected one JSON object per line, but line {number} of {path} is none: the file is damaged. {ANEW}"
         )
     return record

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError
+from surefoot.records._lines import ANEW
 
 
 def read_object(path: Path, numbers: Sequence[str] = ()) -> dict[str, Any]:
@@ -29,5 +30,5 @@ def read_object(path: Path, numbers: Sequence[str] = ()) -> dict[str, Any]:
         found = None
     is_ours = isinstance(found, dict) and all(isinstance(found.get(key), int | float) for key in numbers)
     if not is_ours:
-        raise InputError(f"Expected what surefoot wrote, but {path} is damaged. Make the run anew with --fresh.")
+        raise InputError(f"Expected what surefoot wrote, but {path} is damaged. {ANEW}")
     return dict(found)

@@ -34,7 +34,7 @@ from surefoot.config import RUN, run_words, to_toml
 from surefoot.errors import InputError
 from surefoot.records._arrays import array_files, read_predictions, read_rows, write_predictions, write_rows
 from surefoot.records._checksums import write_checksums
-from surefoot.records._lines import append_lines, keep_lines, read_lines, to_lines
+from surefoot.records._lines import ANEW, append_lines, keep_lines, read_lines, to_lines
 from surefoot.records._lock import hold
 from surefoot.records._objects import read_object
 from surefoot.records._ownership import check_ours, read_header, remove_run
@@ -49,6 +49,8 @@ class RunFolder:
     Args:
         path: The folder; it need not exist yet.
     """
+
+    write_every = 1.0  # seconds between two writings of steps, for who watches
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -165,8 +167,7 @@ class RunFolder:
         found = path.stat().st_size if path.exists() else 0
         if found < size:
             raise InputError(
-                f"Expected {size:,} bytes of records in {path}, but it has {found:,}: the file is damaged. "
-                "Make the run anew with --fresh."
+                f"Expected {size:,} bytes of records in {path}, but it has {found:,}: the file is damaged. {ANEW}"
             )
         if found > size:
             os.truncate(path, size)
@@ -200,7 +201,7 @@ class RunFolder:
 
     def has_predictions(self, split: SplitName) -> bool:
         """Return whether the predictions of a split are there."""
-        return f"predictions/{split}.npz" in array_files(self.path)
+        return (self.path / "predictions" / f"{split}.npz").exists()
 
     def write_rows(self, rows: Mapping[SplitName, Rows]) -> None:
         """Store which rows of the published data make each split."""

@@ -28,8 +28,6 @@ from surefoot.training.passes import Evaluation, take_step
 from surefoot.training.predict import predict
 from surefoot.training.trainee import Trainee
 
-WRITE_EVERY = 1.0  # seconds: for who watches; a run that goes on cuts off what is behind its checkpoint
-
 
 class Session:
     """One sitting at a run: from start or checkpoint to its end, or to the next kill."""
@@ -290,7 +288,7 @@ class Session:
         if not self.ranks.is_first:
             return
         self.pending.append(record)
-        if (now := time.monotonic()) - self.written >= WRITE_EVERY:
+        if (now := time.monotonic()) - self.written >= self.folder.write_every:
             self.folder.append_steps(self.pending)
             self.pending.clear()
             self.written = now
