@@ -182,3 +182,17 @@ def test_what_a_killed_process_left_aside_goes_and_what_a_living_one_has_stays(t
         (aside / "there is no such folder").touch()
     assert (tmp_path / "a.json").read_text() == "whole"
     assert not aside.exists()
+
+
+@pytest.mark.parametrize("line", [b'{"step": 2},{"step": 3}', b'{"step": 2}]', b"[2]", b"", b"nonsense"])
+def test_a_line_that_is_no_record_is_named_however_lines_are_read(tmp_path: Path, line: bytes) -> None:
+    run = RunFolder(tmp_path)
+    (tmp_path / "steps.jsonl").write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 4}\n')
+    with pytest.raises(InputError, match=r"line 2 of .*steps\.jsonl is none: the file is damaged"):
+        run.steps()
+
+
+def test_what_trackers_saw_is_found_among_steps_that_were_read_already(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.append_steps([{"step": 1, "loss": 2.0}, {"step": 1, "tracker": "quality", "test/ece": 0.1}])
+    assert run.tracked(run.steps()) == run.tracked() == [{"step": 1, "tracker": "quality", "test/ece": 0.1}]

@@ -18,8 +18,10 @@ from surefoot.report.marks import mark_of
 from surefoot.report.pairing import HELD_OUT, ON_TEST, PHASES, correlations, read_moments, read_pair
 from surefoot.report.quantities import QUANTITIES
 from surefoot.report.sharpness_figure import sharpness_figure
+from surefoot.report.tracks import tracks_of
 from surefoot.schema import Tracking
 from surefoot.statistics import correlate, effective_size, pearson, spearman
+from surefoot.statistics.series import _drawn_ranks
 from surefoot.studies.compare import make_spec
 from surefoot.trackers import read_track
 from tests.report.browser import drawn_page
@@ -77,7 +79,7 @@ def test_without_trackers_there_is_no_such_part(tmp_path: Path) -> None:
 
 def test_runs_measured_at_different_steps_are_averaged_between_their_own(tmp_path: Path) -> None:
     """As a budget makes them."""
-    curve = read_curves([watched_run(tmp_path, "sgd", 0), watched_run(tmp_path, "sgd", 1, shift=5)])[
+    curve = read_curves(tracks_of([watched_run(tmp_path, "sgd", 0), watched_run(tmp_path, "sgd", 1, shift=5)]))[
         "gn_sharpness/value"
     ]
     assert curve.n_runs == 2
@@ -87,18 +89,18 @@ def test_runs_measured_at_different_steps_are_averaged_between_their_own(tmp_pat
 
 
 def test_moments_at_which_both_were_measured_are_paired(tmp_path: Path) -> None:
-    (found,) = read_moments([watched_run(tmp_path)], "gn_sharpness/value", "test/ece")
+    (found,) = read_moments(tracks_of([watched_run(tmp_path)]), "gn_sharpness/value", "test/ece")
     assert found.exact
     assert found.steps == tuple(range(0, 101, 10))
     assert found.x == tuple(1.0 + step for step in found.steps)
     assert set(found.y) == {0.1}
-    assert read_moments([fake_run(tmp_path / "plain", "sgd")], "gn_sharpness/value", "test/ece") == []
-    assert read_path([fake_run(tmp_path / "other", "sgd")]) == []
+    assert read_moments(tracks_of([fake_run(tmp_path / "plain", "sgd")]), "gn_sharpness/value", "test/ece") == []
+    assert read_path(tracks_of([fake_run(tmp_path / "other", "sgd")])) == []
 
 
 def test_what_is_read_off_between_measurements_is_said_to_be(tmp_path: Path) -> None:
     run = watched_run(tmp_path, shift=5)
-    (found,) = read_moments([run], "gn_sharpness/value", "test/ece")
+    (found,) = read_moments(tracks_of([run]), "gn_sharpness/value", "test/ece")
     assert not found.exact
     assert found.steps == (10, 20, 30, 40, 50, 60, 70, 80, 90)
     assert found.x == pytest.approx([1.0 + step for step in found.steps])
@@ -124,7 +126,7 @@ def test_train_goes_with_train_and_test_with_test(tmp_path: Path) -> None:
         for step in range(1, 101, 9)
     ]
     run.append_steps(records)
-    method = ("sgd", mark_of(0), [run])
+    method = ("sgd", mark_of(0), tracks_of([run]))
     found = {(each.split, each.words): each for each in correlations([method])}
     assert [key[0] for key in found] == ["train", "test", "train", "test", "train"]
     assert found["test", "ECE and sharpness on test examples"].pearson.value == pytest.approx(-1)
@@ -132,8 +134,8 @@ def test_train_goes_with_train_and_test_with_test(tmp_path: Path) -> None:
     assert ("train", "ECE and median margin") in found
     assert ("test", "ECE and median margin") in found
     assert ("train", "median margin and sharpness on training examples") in found
-    assert read_pair(PHASES[1], [run])[0] == ON_TEST
-    assert read_pair(PHASES[1], [watched_run(tmp_path / "older")])[0] == HELD_OUT
+    assert read_pair(PHASES[1], tracks_of([run]))[0] == ON_TEST
+    assert read_pair(PHASES[1], tracks_of([watched_run(tmp_path / "older")]))[0] == HELD_OUT
     text = make(tmp_path, [run]).read_text(encoding="utf-8")
     assert "ECE and sharpness on test examples" in text
     older = make(tmp_path / "older", [watched_run(tmp_path / "older")]).read_text(encoding="utf-8")
@@ -150,7 +152,7 @@ def falling(small_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFol
 
 def test_the_axis_of_sharpness_is_that_of_what_was_measured(falling: RunFolder) -> None:
     """Its limit grows without bound as the learning rate goes to 0, and would press the curves to the ground."""
-    curves = read_curves([falling])
+    curves = read_curves(tracks_of([falling]))
     measured = [v for key in ("gn_sharpness/value", "sharpness_on_test/value") for v in curves[key].mean]
     limit = curves["gn_sharpness/threshold"].mean
     assert max(limit) > 100 * max(measured)
@@ -172,11 +174,11 @@ def test_the_axis_of_sharpness_is_that_of_what_was_measured(falling: RunFolder) 
 
 
 def test_the_limit_knows_of_momentum(falling: RunFolder, tmp_path: Path) -> None:
-    curves = read_curves([falling])
+    curves = read_curves(tracks_of([falling]))
     lines = {line["name"]: line for line in sharpness_figure([("sgd", mark_of(0), curves)])["data"]}
     assert lines["sgd, (2 + 2β)/η"]["y"][0] == pytest.approx(3.8 / 0.1)  # β = 0.9, η = 0.1
     assert "sgd, 2/η" not in lines
-    older = read_curves([watched_run(tmp_path)])
+    older = read_curves(tracks_of([watched_run(tmp_path)]))
     assert "sgd, 2/η" in {line["name"] for line in sharpness_figure([("sgd", mark_of(0), older)])["data"]}
     text = make(tmp_path, [falling]).read_text(encoding="utf-8")
     assert "Dashed: (2 + 2β)/η" in text
@@ -257,6 +259,12 @@ def test_ranks_share_ties() -> None:
     x = np.array([3.0, 1.0, 3.0, 2.0, 3.0])
     assert spearman(x, np.array([4.0, 1.0, 4.0, 2.0, 4.0])) == pytest.approx(1)
     assert spearman(x, np.arange(5.0)) == pytest.approx(pearson(np.array([4.0, 1.0, 4.0, 2.0, 4.0]), np.arange(5.0)))
+
+
+def test_ranks_of_what_was_drawn_are_those_of_sorting_it() -> None:
+    draw = np.random.default_rng(0)
+    values, places = draw.integers(0, 9, 50).astype(float), draw.integers(0, 50, (20, 50))
+    assert (_drawn_ranks(values, places) == stats.rankdata(values[places], axis=1)).all()
 
 
 def test_too_little_to_correlate() -> None:

@@ -85,8 +85,14 @@ def read_lines(path: Path) -> list[Record]:
     """
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")
-    return [_record(line, number, path) for number, line in enumerate(lines[:-1], 1)]  # the last is empty, or torn
+    lines = path.read_bytes().split(b"\n")[:-1]  # the last is empty, or torn
+    try:  # all at once: several times quicker than one by one
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+    except (ValueError, RecursionError):
+        found = []
+    if len(found) == len(lines) and all(isinstance(record, dict) for record in found):
+        return list(found)
+    return [_record(line, number, path) for number, line in enumerate(lines, 1)]
 
 
 def _record(line: bytes, number: int, path: Path) -> Record:

@@ -227,11 +227,18 @@ class RunFolder:
         """Read all lines of ``tracked.jsonl``: what trackers saw after the fact."""
         return read_lines(self.path / "tracked.jsonl")
 
-    def tracked(self) -> list[Record]:
-        """Read what trackers saw: on the way, and after the fact where they were asked again."""
+    def tracked(self, steps: Iterable[Record] | None = None) -> list[Record]:
+        """Read what trackers saw: on the way, and after the fact where they were asked again.
+
+        Args:
+            steps: What :meth:`steps` gave, for who has read it already.
+
+        Returns:
+            The records in the order of their steps.
+        """
         later = self.tracked_later()
         again = {(record["step"], record["tracker"]) for record in later}
-        first = [record for record in self.steps() if "tracker" in record]
+        first = [record for record in (self.steps() if steps is None else steps) if "tracker" in record]
         kept = [record for record in first if (record["step"], record["tracker"]) not in again]
         return sorted(kept + later, key=lambda record: int(record["step"]))
 

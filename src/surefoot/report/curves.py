@@ -1,4 +1,4 @@
-"""Training curves of a method: read from its runs' step records, then mean and range over seeds."""
+"""Training curves of a method: what its runs' trackers saw, as mean and range over seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.records import RunFolder
+from surefoot.report.tracks import Track
 
 
 @dataclass(frozen=True)
@@ -23,35 +23,22 @@ class Curve:
     n_runs: int
 
 
-def read_curves(runs: Iterable[RunFolder]) -> dict[str, Curve]:
+def read_curves(tracks: Iterable[Track]) -> dict[str, Curve]:
     """Collect what the trackers saw, by key such as ``test/ece``.
 
     Args:
-        runs: Runs that differ in nothing but the seed.
+        tracks: Of runs that differ in nothing but the seed.
 
     Returns:
-        One curve per key; values that are not finite are left out.
+        One curve per key.
     """
     found: dict[str, list[dict[float, float]]] = {}
-    for run in runs:
-        for key, curve in _read(run).items():
+    for track in tracks:
+        for key, series in track.series.items():
+            # A record's own epoch is a whole number; the step also places what was measured in the midst of one.
+            curve = {round(step * track.epochs_per_step, 3): value for step, value in series.items()}
             found.setdefault(key, []).append(curve)
     return {key: _over_seeds(curves) for key, curves in found.items()}
-
-
-def _read(run: RunFolder) -> dict[str, dict[float, float]]:
-    steps = run.steps()
-    if not steps:
-        return {}
-    # A record's own epoch is a whole number; the step also places what was measured in the midst of an epoch.
-    per_step = run.spec.epochs / max(steps[-1]["step"], 1)
-    curves: dict[str, dict[float, float]] = {}
-    for record in run.tracked():
-        epoch = round(record["step"] * per_step, 3)
-        for key, value in record.items():
-            if "/" in key and value is not None and math.isfinite(value):
-                curves.setdefault(key, {})[epoch] = value
-    return curves
 
 
 def _over_seeds(curves: list[dict[float, float]]) -> Curve:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from surefoot.records import RunFolder
 from surefoot.report.curves import Curve
 from surefoot.report.dynamics_figures import (
     Waypoints,
@@ -20,6 +19,7 @@ from surefoot.report.pairing import PHASES, OfMethod, QuantityPair, correlations
 from surefoot.report.quantities import QUANTITIES
 from surefoot.report.sharpness_figure import KINDS, limit_of, sharpness_figure
 from surefoot.report.thinning import MOMENTS, spaced
+from surefoot.report.tracks import Track
 
 Named = tuple[str, Mark, Mapping[str, Curve]]
 TRAJECTORIES = tuple(QUANTITIES[key] for key in ("margin_median", "margin_q10", "margin_share_negative", "kce"))
@@ -27,40 +27,40 @@ _ECE = QUANTITIES["ece"].label
 Card = tuple[str, str, str, Figure | None]  # place, heading, what it says, the figure
 
 
-def read_path(runs: Iterable[RunFolder]) -> list[Waypoints]:
+def read_path(tracks: Iterable[Track]) -> list[Waypoints]:
     """Read κ_min along the path to the perturbed weights, of the first run that recorded it: first, middle, last.
 
     Args:
-        runs: Runs of one method.
+        tracks: Of the runs of one method.
 
     Returns:
         Up to three moments; none where nothing was recorded.
     """
-    for run in runs:
-        records = [record for record in run.tracked() if "path/bound" in record]
-        if records:
-            chosen = sorted({0, len(records) // 2, len(records) - 1})
-            return [_waypoints(records[index]) for index in chosen]
+    for track in tracks:
+        if steps := list(track.of("path/bound")):
+            chosen = sorted({0, len(steps) // 2, len(steps) - 1})
+            return [_waypoints(track, steps[index]) for index in chosen]
     return []
 
 
-def _waypoints(record: Mapping[str, Any]) -> Waypoints:
-    values = {float(key.partition("@")[2]): value for key, value in record.items() if key.startswith("path/kappa_min@")}
-    return Waypoints(record["step"], tuple(values), tuple(values.values()), record["path/bound"])
+def _waypoints(track: Track, step: int) -> Waypoints:
+    places = {key: float(key.partition("@")[2]) for key in track.series if key.startswith("path/kappa_min@")}
+    values = {place: track.of(key)[step] for key, place in places.items() if step in track.of(key)}
+    return Waypoints(step, tuple(values), tuple(values.values()), track.of("path/bound")[step])
 
 
-def dynamics(methods: Sequence[Named], runs: Sequence[Sequence[RunFolder]]) -> dict[str, Any]:
+def dynamics(methods: Sequence[Named], tracks: Sequence[Sequence[Track]]) -> dict[str, Any]:
     """Collect figures and numbers about curvature, margins and certificates.
 
     Args:
         methods: Label, mark and curves of each method.
-        runs: Each one's runs.
+        tracks: What was seen of each one's runs.
 
     Returns:
         ``cards``, each with the place ``id``, ``heading`` and ``says``; ``figures`` for those places; and
         ``correlations``. All empty where only quality was tracked.
     """
-    of_method = [(label, mark, group) for (label, mark, _), group in zip(methods, runs, strict=True)]
+    of_method = [(label, mark, group) for (label, mark, _), group in zip(methods, tracks, strict=True)]
     paths = [(label, mark, read_path(group)) for label, mark, group in of_method]
     drawn: list[Card] = [
         _sharpness(methods),
@@ -106,7 +106,7 @@ def _sharpness(methods: Sequence[Named]) -> Card:
 
 def _phase(pair: QuantityPair, methods: Sequence[OfMethod]) -> Card:
     """Draw ECE over sharpness of one split, of the methods that recorded sharpness there."""
-    read = [(label, mark, read_pair(pair, runs)) for label, mark, runs in methods]
+    read = [(label, mark, read_pair(pair, tracks)) for label, mark, tracks in methods]
     found = [(label, mark, [spaced(one) for one in each[1]] if each else []) for label, mark, each in read]
     longest = max((len(one.steps) for *_, each in read if each for one in each[1]), default=0)
     names = list(dict.fromkeys(each[0].name for *_, each in read if each))

@@ -25,6 +25,7 @@ from surefoot.report.shift_figures import shift_figures
 from surefoot.report.shift_page import shift_context
 from surefoot.report.summary import MethodRow, Summary
 from surefoot.report.thinning import BANDED, columns_for, thin_all
+from surefoot.report.tracks import tracks_of
 
 CURVES = tuple(QUANTITIES[key] for key in ("loss", "accuracy", "ece"))
 
@@ -56,7 +57,8 @@ def write_page(
     """
     path = Path(path)
     drawn = drawn_rows(summary)
-    read = [read_curves(row.runs) for row in drawn]
+    tracks = [tracks_of(row.runs) for row in drawn]
+    read = [read_curves(each) for each in tracks]
     columns = columns_for(sum(BANDED if one.n_runs > 1 else 1 for each in read for one in each.values()))
     curves = [thin_all(each, columns) for each in read]
     methods = [
@@ -64,7 +66,7 @@ def write_page(
         for place, (row, found) in enumerate(zip(drawn, curves, strict=True))
     ]
     shifted = summarise_shift(dataclasses.replace(summary, rows=drawn))
-    watched = dynamics(_drawn(methods), [row.runs for row in drawn])
+    watched = dynamics(_drawn(methods), tracks)
     marks = {method.row.label: method.mark for method in methods}
     shared, own = divide_options([options(row) for row in summary.rows])
     return write_document(

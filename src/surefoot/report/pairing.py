@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from surefoot.records import RunFolder
 from surefoot.report.marks import Mark
 from surefoot.report.quantities import QUANTITIES
+from surefoot.report.tracks import Track
 from surefoot.statistics import LEAST, Estimate, correlate, pearson, spearman
 
-OfMethod = tuple[str, Mark, Sequence[RunFolder]]
+OfMethod = tuple[str, Mark, Sequence[Track]]
 
 
 @dataclass(frozen=True)
@@ -78,14 +76,14 @@ class Together:
     exact: bool
 
 
-def read_moments(runs: Iterable[RunFolder], x: str, y: str) -> list[PairedSeries]:
+def read_moments(tracks: Iterable[Track], x: str, y: str) -> list[PairedSeries]:
     """Pair two quantities run by run.
 
     Steps at which both were measured are taken where there are enough of them for an interval. Else x is read off, on
     a straight line, between its own measurements at the steps at which y was measured.
 
     Args:
-        runs: Runs of one method.
+        tracks: Of the runs of one method.
         x: Key of the one.
         y: Key of the other.
 
@@ -93,13 +91,13 @@ def read_moments(runs: Iterable[RunFolder], x: str, y: str) -> list[PairedSeries
         One series per run that recorded both at least twice.
     """
     found = []
-    for run in runs:
-        records = run.tracked()
-        xs, ys = _series(records, x), _series(records, y)
+    for track in tracks:
+        xs, ys = track.of(x), track.of(y)
         if len(xs) < 2 or len(ys) < 2:
             continue
         common = sorted(xs.keys() & ys.keys())
-        within = [step for step in sorted(ys) if min(xs) <= step <= max(xs)]
+        first, last = min(xs), max(xs)
+        within = [step for step in sorted(ys) if first <= step <= last]
         exact = len(common) >= LEAST or len(common) >= len(within)
         steps = common if exact else within
         places = sorted(xs)
@@ -108,16 +106,10 @@ def read_moments(runs: Iterable[RunFolder], x: str, y: str) -> list[PairedSeries
     return found
 
 
-def _series(records: Iterable[Mapping[str, Any]], key: str) -> dict[int, float]:
-    return {
-        record["step"]: record[key] for record in records if record.get(key) is not None and math.isfinite(record[key])
-    }
-
-
-def read_pair(pair: QuantityPair, runs: Sequence[RunFolder]) -> tuple[TrackedQuantity, list[PairedSeries]] | None:
+def read_pair(pair: QuantityPair, tracks: Sequence[Track]) -> tuple[TrackedQuantity, list[PairedSeries]] | None:
     """Read a pair from a method's runs by the first source of x that they recorded; None where they recorded none."""
     for source in pair.x:
-        if found := read_moments(runs, source.key, pair.y.key):
+        if found := read_moments(tracks, source.key, pair.y.key):
             return source, found
     return None
 
@@ -126,15 +118,15 @@ def correlations(methods: Sequence[OfMethod]) -> list[Together]:
     """Correlate all pairs for every method that recorded both.
 
     Args:
-        methods: Label, mark and runs of each.
+        methods: Label, mark and what was seen of the runs of each.
 
     Returns:
         Pair by pair, one entry per method.
     """
     found = []
     for pair in PAIRS:
-        for label, mark, runs in methods:
-            read = read_pair(pair, runs)
+        for label, mark, tracks in methods:
+            read = read_pair(pair, tracks)
             if read is None:
                 continue
             source, moments = read

@@ -11,6 +11,7 @@ import numpy as np
 from surefoot.statistics.seeds import NOTHING, Estimate
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Places = np.ndarray[Any, np.dtype[np.int64]]
 N_RESAMPLED = 1000
 LEAST = 8  # points below which an interval would say nothing
 
@@ -108,12 +109,14 @@ def correlate(
     runs = [np.array(pair, dtype=np.float64) for pair in series if len(pair[0])]
     if sum(run.shape[1] for run in runs) < 3:
         return NOTHING
-    value = statistic(*np.concatenate(runs, axis=1))
+    both = np.concatenate(runs, axis=1)
+    value = statistic(*both)
     if min(run.shape[1] for run in runs) < LEAST:
         return Estimate(value, n=len(runs))
     draw = np.random.default_rng(0)
-    x, y = np.concatenate([_resample(run, draw) for run in runs], axis=2)
-    drawn = _pearson_of_rows(_ranks(x), _ranks(y)) if statistic is spearman else _pearson_of_rows(x, y)
+    places = _resample([run.shape[1] for run in runs], draw)
+    x, y = (_drawn_ranks(each, places) if statistic is spearman else each[places] for each in both)
+    drawn = _pearson_of_rows(x, y)
     known = drawn[np.isfinite(drawn)]
     if not len(known) or not math.isfinite(value):
         return Estimate(value, n=len(runs))
@@ -176,13 +179,25 @@ def _fisher(value: float, runs: Sequence[Array], *, ranked: bool) -> tuple[float
     return math.tanh(z - spread), math.tanh(z + spread)
 
 
-def _resample(run: Array, draw: np.random.Generator) -> Array:
-    """Put a series together from random blocks of itself, many times; blocks of about the square root of its length.
+def _resample(lengths: Sequence[int], draw: np.random.Generator) -> Places:
+    """Put series together from random blocks of themselves, many times; blocks of about the square root of the length.
 
-    Returns shape ``(2, N_RESAMPLED, n)``.
+    Returns which points of all series, one behind the other, to take: shape ``(N_RESAMPLED, n)``.
     """
-    n = run.shape[1]
-    length = math.ceil(math.sqrt(n))
-    starts = draw.integers(0, n - length + 1, (N_RESAMPLED, math.ceil(n / length)))
-    places = (starts[:, :, None] + np.arange(length)).reshape(N_RESAMPLED, -1)[:, :n]
-    return run[:, places]
+    found, before = [], 0
+    for n in lengths:
+        length = math.ceil(math.sqrt(n))
+        starts = draw.integers(0, n - length + 1, (N_RESAMPLED, math.ceil(n / length)))
+        found.append(before + (starts[:, :, None] + np.arange(length)).reshape(N_RESAMPLED, -1)[:, :n])
+        before += n
+    return np.concatenate(found, axis=1)
+
+
+def _drawn_ranks(values: Array, places: Places) -> Array:
+    """Return ``_ranks(values[places])`` by counting how often each value was drawn, which takes no sorting."""
+    distinct, which = np.unique(values, return_inverse=True)
+    rows, n = len(places), len(distinct)
+    drawn = which[places]
+    counts = np.bincount((drawn + n * np.arange(rows)[:, None]).ravel(), minlength=rows * n).reshape(rows, n)
+    middle: Array = counts.cumsum(1) - (counts - 1) / 2
+    return np.take_along_axis(middle, drawn, 1)

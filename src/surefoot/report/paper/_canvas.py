@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from surefoot.records import RunFolder
 from surefoot.report.curves import Curve, read_curves
 from surefoot.report.summary import summarise
+from surefoot.report.tracks import Track, tracks_of
 from surefoot.schema import show_option
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Group:
 
     label: str
     runs: tuple[RunFolder, ...]
+    tracks: tuple[Track, ...]
     color: str
     style: str
     curves: dict[str, Curve]
@@ -37,13 +39,15 @@ def grouped(runs: Sequence[RunFolder]) -> list[Group]:
     """Group runs by everything but the seed, in the order given."""
     rows = summarise(runs).rows
     names = _short_names([row.runs[0] for row in rows], [row.label for row in rows])
+    tracks = [tuple(tracks_of(row.runs)) for row in rows]
     return [
         Group(
             names[index],
             row.runs,
+            tracks[index],
             COLORS[index % len(COLORS)],
             STYLES[index // len(COLORS) % len(STYLES)],
-            read_curves(row.runs),
+            read_curves(tracks[index]),
         )
         for index, row in enumerate(rows)
     ]

@@ -25,7 +25,7 @@ def kappa(runs: list[RunFolder]) -> Drawn:
             curve(ends, group, key, color=color, label=name)
         labels(ends, "epoch", "curvature", group.label)
         ends.legend(fontsize=7, frameon=False)
-        for color, point in zip(COLORS, read_path(group.runs), strict=False):
+        for color, point in zip(COLORS, read_path(group.tracks), strict=False):
             way.plot(point.t, point.kappa_min, "o-", color=color, markersize=3, label=f"step {point.step}")
             way.axhline(point.bound, color=color, linestyle=":", linewidth=1)
         labels(way, "t from θ to θ̃", "κ_min (dotted: bound)")

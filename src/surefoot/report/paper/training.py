@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from surefoot.report.paper._canvas import Group
+    from surefoot.report.tracks import Track
 
 SHOWN = tuple(QUANTITIES[key] for key in ("loss", "accuracy", "ece", "margin_median"))
 
@@ -76,8 +77,8 @@ def phase(runs: list[RunFolder], *, split: str = "train") -> Drawn:
     figure, axes = canvas(1, len(families), width=2.9, height=2.8, sharey=True)
     for axis, family in zip(axes[0], families, strict=True):
         for group in (group for group in shown if group.runs[0].spec.method.name == family):
-            for run in group.runs:
-                xs, ys = _points(run, f"{split}/ece")
+            for track in group.tracks:
+                xs, ys = _points(track, f"{split}/ece")
                 axis.plot(xs, ys, color=group.color, linewidth=0.9, alpha=0.8)
                 axis.plot(xs[:1], ys[:1], "o", color=group.color, markersize=4)
                 axis.plot(xs[-1:], ys[-1:], "x", color=group.color, markersize=5)
@@ -90,13 +91,7 @@ def phase(runs: list[RunFolder], *, split: str = "train") -> Drawn:
     return figure
 
 
-def _points(run: RunFolder, key: str) -> tuple[list[float], list[float]]:
-    sharpness: dict[int, float] = {}
-    error: dict[int, float] = {}
-    for record in run.tracked():
-        if record.get("gn_sharpness/value") is not None:
-            sharpness[record["step"]] = record["gn_sharpness/value"]
-        if record.get(key) is not None:
-            error[record["step"]] = 100 * record[key]
+def _points(track: Track, key: str) -> tuple[list[float], list[float]]:
+    sharpness, error = track.of("gn_sharpness/value"), track.of(key)
     steps = sorted(sharpness.keys() & error.keys())
-    return [sharpness[step] for step in steps], [error[step] for step in steps]
+    return [sharpness[step] for step in steps], [100 * error[step] for step in steps]
