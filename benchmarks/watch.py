@@ -119,6 +119,31 @@ def slowdown(turns: int, length: float) -> None:
     print(f"server: {100 * share:.2f} % of one core while it is awake")
 
 
+def own_loop(repeats: int, steps: int = 2000) -> None:
+    """Print what a call of ``sf.watch`` costs in a loop of one's own, writing included, trackers not."""
+    import torch
+
+    import surefoot as sf
+
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(20, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rows, loss = (torch.randn(40, 20), torch.arange(40) % 3), torch.tensor(0.5)
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        told = {"train": rows, "test": rows, "epochs": repeats, "steps_per_epoch": steps}
+        with sf.watch(optimizer, model, out=f"{folder}/run", track=f"quality:every={10**9}", **told) as watched:
+            for _ in range(repeats):
+                start = time.perf_counter()
+                for _ in range(steps):
+                    watched(loss)
+                watched._write()  # what waits is written too
+                found.append((time.perf_counter() - start) / steps)
+    each = statistics.median(found)
+    print(f"sf.watch in a loop of one's own: {1e6 * each:.1f} µs per step (median of {repeats} × {steps:,} steps; ")
+    print(f"least {1e6 * min(found):.1f}), trackers not counted: 1 % of a step of {1e5 * each:.1f} ms")
+
+
 def interval(ratios: list[float], draws: int = 4000) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of the median of ratios, which are given as logarithms."""
     draw = random.Random(0)
@@ -164,7 +189,7 @@ def main() -> None:
     parser.add_argument("--length", type=float, default=1.0, help="seconds of a turn")
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--only", choices=("slowdown", "paint"))
+    parser.add_argument("--only", choices=("slowdown", "paint", "own"))
     parser.add_argument("--findings", nargs="?", const="", help="which rules, by a part of their names; else all")
     given = parser.parse_args()
     start = time.monotonic()
@@ -173,9 +198,11 @@ def main() -> None:
 
         print_table(given.findings)
         return
-    if given.only != "slowdown":
+    if given.only in (None, "paint"):
         first_paint(given.runs, given.steps, 3)
-    if given.only != "paint":
+    if given.only in (None, "own"):
+        own_loop(11)
+    if given.only in (None, "slowdown"):
         slowdown(given.turns, given.length)
     print(f"({time.monotonic() - start:.0f} s in all)")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from surefoot.records import RunFolder
-from surefoot.serve.runs import Glance, find, key_of, read_header, state_of
+from surefoot.serve.runs import Clock, Glance, find, key_of, read_header, state_of
 from surefoot.serve.series import Curves, clean_bins, thin
 from surefoot.serve.stream import MOST_DRAWN, Listing, choose, events
-from surefoot.serve.tail import Tail, newest
+from surefoot.serve.tail import Tail, newest_of_each
 from tests.runs import fake_run
 
 
@@ -57,13 +57,45 @@ def test_lines_that_are_no_records_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "steps.jsonl"
     path.write_bytes(b"nonsense\n[1]\n\xff\xfe\n" + b"[" * 100_000 + b"\n" + lines(5))
     assert Tail(path).read()[1] == [{"step": 5, "loss": 1.0}]
-    assert newest(path, 40) == [{"step": 5, "loss": 1.0}]
+    assert newest_of_each(path) == ({"step": 5, "loss": 1.0}, {})
 
 
 def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "steps.jsonl")
     assert Tail(tmp_path / "steps.jsonl").read() == (False, [])
-    assert newest(tmp_path / "steps.jsonl") == []
+    assert newest_of_each(tmp_path / "steps.jsonl") == ({}, {})
+
+
+def test_seconds_are_added_up_as_they_are_written_and_anew_where_they_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "timing.jsonl"
+    clock = Clock(path)
+    clock.read()
+    assert (clock.trained, clock.left(10)) == (None, None)
+    path.write_text('{"step": 10, "seconds": 5.0, "tracking": 1.0}\n{"step": 20, "seconds": 5.0}\n')
+    clock.read()
+    assert (clock.trained, clock.left(30)) == (9.0, 15.0)
+    with path.open("a") as file:
+        file.write('{"step": 30, "seconds": 2.0}\n')
+    clock.read()
+    assert (clock.trained, clock.left(30)) == (11.0, 12.0)
+    path.write_text('{"step": 10, "seconds": 5.0, "tracking": 1.0}\n')
+    clock.read()
+    assert (clock.trained, clock.left(30)) == (4.0, 15.0)
+
+
+def test_a_look_that_costs_much_is_followed_by_a_long_pause_but_for_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_run(tmp_path)
+    clock, pauses = iter([0.0, 100.0, 100.02, 100.02, 100.02]), []
+    monkeypatch.setattr("surefoot.serve.stream.time.thread_time", lambda: next(clock))
+
+    def wait(seconds: float) -> bool:
+        pauses.append(seconds)
+        return len(pauses) == 3
+
+    list(events([tmp_path], [], wait))
+    assert pauses == [1.0, pytest.approx(4.0), 1.0]
 
 
 def test_runs_are_found_below_folders_and_named_without_their_path(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 from surefoot.errors import InputError
 
 Record = dict[str, Any]
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # made once: a step's record is written at every step
 ANEW = "Make the run anew with --fresh."  # what to do about a damaged one
 
 
 def to_lines(records: Iterable[Record]) -> bytes:
     """Write one line per record."""
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
+    return "".join(_encode(record) + "\n" for record in records).encode()
 
 
 def append_lines(path: Path, records: Iterable[Record], *, sync: bool = False) -> int:

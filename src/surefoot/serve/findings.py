@@ -52,15 +52,14 @@ def confidence(records: Sequence[Record]) -> str | None:
     thousand at most: in a run of 50 looks with a probability below 5 %, however looks depend on each other. It began at
     the first look of the stretch up to now in which the 95 % interval of the gap does not hold 0.
     """
-    looks = [(r, *found) for r in of_tracker(records, "quality") if (found := _gap(r)) is not None]
-    if not looks:
-        return None
-    newest, gap, error = looks[-1]
+    looks = reversed(of_tracker(records, "quality"))  # of a long run only those since it began
+    known = ((record, *found) for record in looks if (found := _gap(record)) is not None)
+    newest, gap, error = next(known, ({}, 0.0, 0.0))
     limit = gap_by_chance(newest)
     if limit is None or abs(gap) <= max(limit, Z * error):
         return None
     sign, first = math.copysign(1, gap), newest
-    for record, value, spread in reversed(looks):
+    for record, value, spread in known:
         if sign * value <= Z * spread:
             break
         first = record

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.batches import count_batches
-from surefoot.serve.tail import newest, newest_of_each, read_object
+from surefoot.serve.tail import Tail, newest_of_each, read_object
 
 Record = dict[str, Any]
 LONGEST = 500  # characters of a text in the list
@@ -161,7 +161,7 @@ class Glance:
         self._seen: tuple[float, int] | None = None
         self._step: Record = {}
         self._quality: Record = {}
-        self._timing: list[Record] = []
+        self._clock = Clock(header.path / "timing.jsonl")
         self._lock_seen, self._grew = False, -math.inf
 
     def look(self) -> Record:
@@ -177,12 +177,11 @@ class Glance:
             self._seen = stamp
             self._step, look = newest_of_each(path / "steps.jsonl")
             self._quality = look or (self._quality if self._step else {})
-            self._timing = newest(path / "timing.jsonl", 1 << 20)
+            self._clock.read()
         done = read_object(path / "done.json") or {}
         state = self._state()
         step = _whole(self._step.get("step"))
         n_steps = max(self.header.n_steps, step) if self.header.n_steps or state == "finished" else 0
-        seconds, left = spent(self._timing, step, n_steps)
         split = held_out(self._quality)
         return {
             "key": self.header.key,
@@ -197,8 +196,8 @@ class Glance:
             "per_epoch": self.header.per_epoch,
             "loss": number(self._step.get("loss")),
             "passes": number(done.get("passes", self._step.get("passes"))),
-            "seconds": number(done.get("seconds", seconds)),
-            "left": left if state == "running" else None,
+            "seconds": number(done.get("seconds", self._clock.trained)),
+            "left": self._clock.left(n_steps - step) if state == "running" and n_steps else None,
             "accuracy": number(self._quality.get(f"{split}/accuracy")),
             "ece": number(self._quality.get(f"{split}/ece")),
             "gap": number(self._quality.get(f"{split}/gap")),
@@ -216,19 +215,36 @@ class Glance:
         return "running" if state == "interrupted" and is_growing else state
 
 
-def spent(timing: Sequence[Record], step: int, n_steps: int) -> tuple[float | None, float | None]:
-    """Say how many seconds of training there were, without those of trackers, and how many of both are left.
+class Clock:
+    """Adds up the seconds of a run as they are written.
 
-    Example:
-        >>> spent([{"step": 10, "seconds": 5.0, "tracking": 1.0}, {"step": 20, "seconds": 5.0}], 20, 50)
-        (9.0, 15.0)
+    Args:
+        path: ``timing.jsonl``; it need not exist yet.
     """
-    lines = [(s, t) for line in timing if (s := number(line.get("step"))) and (t := number(line.get("seconds")))]
-    if not lines:
-        return None, None
-    seconds, made = sum(t for _, t in lines), lines[-1][0]
-    tracking = sum(number(line.get("tracking")) or 0 for line in timing)
-    return seconds - tracking, max(0.0, seconds / made * (n_steps - step)) if n_steps else None
+
+    def __init__(self, path: Path) -> None:
+        self._tail = Tail(path)
+        self._seconds, self._tracking, self._step = 0.0, 0.0, 0.0
+
+    def read(self) -> None:
+        """Read on; what was cut off is counted no more."""
+        anew, lines = self._tail.read()
+        if anew:
+            self._seconds, self._tracking, self._step = 0.0, 0.0, 0.0
+        for line in lines:
+            step, seconds = number(line.get("step")), number(line.get("seconds"))
+            if step and seconds:
+                self._seconds, self._step = self._seconds + seconds, step
+                self._tracking += number(line.get("tracking")) or 0
+
+    @property
+    def trained(self) -> float | None:
+        """Seconds of training so far, without those of trackers; None where nobody has noted any."""
+        return self._seconds - self._tracking if self._step else None
+
+    def left(self, n_steps: int) -> float | None:
+        """Return how many seconds so many steps more will take, trackers included."""
+        return max(0.0, self._seconds / self._step * n_steps) if self._step else None
 
 
 def held_out(quality: Mapping[str, Any]) -> str:

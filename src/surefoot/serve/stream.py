@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import time
@@ -14,7 +15,9 @@ from surefoot.serve.runs import Glance, Header, find, read_header
 from surefoot.serve.series import Curves
 from surefoot.serve.tail import Tail
 
-EVERY = 1.0  # seconds between two looks at the folders
+EVERY = 1.0  # seconds between two looks at the folders, at least
+SHARE = 0.005  # of one core that looking may take: looks that cost more come less often
+SLOWEST = 10.0  # seconds between two looks, however much they cost
 ALIVE = 15.0  # seconds after which a silent stream says that it is there
 MOST = 500  # runs in the list
 MOST_DRAWN = 24  # runs whose curves are sent
@@ -102,12 +105,16 @@ def events(paths: Sequence[Path], wanted: Sequence[str], wait: Callable[[float],
         wanted: Keys of the runs whose curves to send; the page may name some that are not there.
         wait: Sleeps so many seconds; says whether to stop.
 
+    A look that took long is followed by a long pause, so that one page takes half a percent of a core, however many
+    runs there are and however long they get; but for the first look, which reads what was there before.
+
     Yields:
         Server-sent events: ``runs``, the list, whenever it changes, and ``run``, what is new about a chosen one.
     """
     listing, told, heard = Listing(paths), None, time.monotonic()
     followed: dict[str, Follower] = {}
-    while True:
+    for number in itertools.count():
+        began = time.thread_time()
         glances, lines = listing.look()
         chosen = choose(lines, wanted, list(followed))
         followed = {key: followed.get(key) or Follower(glances[key].header) for key in chosen}
@@ -123,8 +130,18 @@ def events(paths: Sequence[Path], wanted: Sequence[str], wait: Callable[[float],
         if time.monotonic() - heard > ALIVE:
             heard = time.monotonic()
             yield b": still here\n\n"
-        if wait(EVERY):
+        if wait(pause(time.thread_time() - began) if number else EVERY):
             return
+
+
+def pause(cost: float) -> float:
+    """Return how many seconds to wait after a look that took so many of the processor.
+
+    Example:
+        >>> pause(0.001), pause(0.01), pause(1.0)
+        (1.0, 2.0, 10.0)
+    """
+    return min(SLOWEST, max(EVERY, cost / SHARE))
 
 
 def event(name: str, value: Any) -> bytes:

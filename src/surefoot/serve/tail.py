@@ -61,19 +61,6 @@ class Tail:
         return bool(file.read(len(self._last)) == self._last)
 
 
-def newest(path: Path, size: int = 1 << 16) -> list[Record]:
-    """Read the records within the last bytes of a file, which is quick however long it is.
-
-    Args:
-        path: The file; nothing is read where there is none.
-        size: How many bytes to look at.
-
-    Returns:
-        The last records.
-    """
-    return parse(_end(path, size))
-
-
 def newest_of_each(path: Path, size: int = 1 << 18) -> tuple[Record, Record]:
     """Find the last step and the last look at the quality, without reading the JSON of all the other lines.
 
