@@ -58,7 +58,8 @@ def confidence(records: Sequence[Record]) -> str | None:
     limit = gap_by_chance(newest)
     if limit is None or abs(gap) <= max(limit, Z * error):
         return None
-    sign, first = math.copysign(1, gap), newest
+    sign = math.copysign(1, gap)
+    first: Record = newest
     for record, value, spread in known:
         if sign * value <= Z * spread:
             break
