@@ -119,6 +119,27 @@ def test_runs_that_results_hold_need_not_be_made_again(name: str, smoke: dict, t
     assert "Expected --reuse or --no-resume, but got both" in refused.stderr
 
 
+def test_what_is_finished_is_judged_without_making_the_rest(smoke: dict, tmp_path: Path) -> None:
+    results = Path(smoke["folder"]) / "runs" / "results"
+    n = len(load_result(results / "a4.json.xz").runs)
+    shutil.copytree(results, tmp_path / "results")
+    words = ["a4", "--size", "smoke", "--out", "runs", "--results", "results"]
+    assert study(*words, "--reuse", "--finished", cwd=tmp_path).returncode == 0
+    gone = sorted(path for path in (tmp_path / "runs").iterdir() if (path / "done.json").exists())[0]
+    shutil.rmtree(gone)
+    done = study(*words, "--finished", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"A4: {n - 1} of {n} runs are finished" in done.stderr
+    assert not gone.exists()
+    left = load_result(tmp_path / "results" / "a4.json.xz")
+    assert len(left.runs) == n - 1
+    assert f"not judged before all runs are made: A4 ({n - 1} of {n} runs)." in (tmp_path / "RESULTS.md").read_text()
+    assert "[A4]" not in (tmp_path / "RESULTS.md").read_text()
+    assert f"Not finished: A4 ({n - 1} of {n} runs)" in study("show", "a4", cwd=tmp_path).stdout
+    refused = study(*words, "--finished", "--no-resume", cwd=tmp_path)
+    assert "Expected --finished or --no-resume, but got both" in refused.stderr
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_study_says_what_it_asks_and_how_it_is_judged(name: str) -> None:
     found = find_studies([name])[name]

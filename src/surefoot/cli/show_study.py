@@ -55,10 +55,12 @@ def _find(name: str, results: Path | None) -> Path:
 
 
 def _print(saved: SavedResult) -> None:
-    from surefoot.studies.pages import failures_of, measured_on, numbers_of, rule_of, table_of
+    from surefoot.studies.pages import failures_of, is_finished, measured_on, numbers_of, progress, rule_of, table_of
 
     values = saved.values
     print(harmless(f"{values['claim']}: {values['question']}"), end="\n\n")
+    if not is_finished(values):
+        print(harmless(f"Not finished: {progress(values)}; what follows is of these alone."), end="\n\n")
     print(harmless(f"{rule_of(values)}"), end="\n\n")
     print(
         harmless(f"Published: {values['source'] or 'nothing'}. Measured: {measured_on(values)}, mean ± sd."), end="\n\n"

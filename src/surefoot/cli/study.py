@@ -21,7 +21,7 @@ from surefoot.settings import Placement, spread
 if TYPE_CHECKING:
     from surefoot.studies.contract import Size
     from surefoot.studies.engine import Job
-    from surefoot.studies.runner import Result
+    from surefoot.studies.runner import Plan, Result
 
 OUT = Path("surefoot-runs") / "studies"
 
@@ -49,6 +49,9 @@ def study(
     resume: Annotated[bool, typer.Option(help="Keep finished runs and go on with interrupted ones.")] = True,
     reuse: Annotated[
         bool, typer.Option("--reuse", help="Take runs over that the files in --results hold, instead of making them.")
+    ] = False,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Judge the runs that are finished, and make no others.")
     ] = False,
     out: Annotated[
         str | None,
@@ -89,9 +92,13 @@ def study(
     chosen = None if seeds is None else read_seeds(seeds)
     if reuse and not resume:
         raise InputError("Expected --reuse or --no-resume, but got both: one keeps runs, the other does not. Drop one.")
+    if finished and not resume:
+        raise InputError(
+            "Expected --finished or --no-resume, but got both: one makes no runs, the other makes all anew. Drop one."
+        )
     more = "" if seeds is None else f" --seeds {seeds}"
     with watched(place, watch):
-        made = _run(names, _size(size), chosen, not resume, reuse, placement, place, where, more)
+        made = _run(names, _size(size), chosen, not resume, reuse, finished, placement, place, where, more)
     _present(made, where, as_json)
     if placement.store and not as_json:
         print(harmless(f"Kept at: {placement.store}, and in {place} here"))
@@ -142,6 +149,7 @@ def _run(
     seeds: Sequence[int] | None,
     fresh: bool,
     reuse: bool,
+    finished: bool,
     placement: Placement,
     out: Path,
     results: Path,
@@ -149,29 +157,45 @@ def _run(
 ) -> list[Result]:
     from surefoot.cli.progress import showing
     from surefoot.studies.results import check_results, write_result
-    from surefoot.studies.runner import find_studies, plan_studies, run_studies
+    from surefoot.studies.runner import find_studies, judge, plan_studies, run_studies
 
     studies = find_studies(names)
     check_results(results, list(studies))
     plans, jobs = plan_studies(studies, size, out.resolve(), seeds=seeds, fresh=fresh, store=placement.store)
     if reuse:
-        _reuse(list(studies), results, {job.path.name for job in jobs}, out.resolve())
+        _reuse(plans, results, out.resolve())
 
     def keep(result: Result) -> None:
         """Write a result as soon as it is there, with the command that makes this study alone."""
         write_result(result, results, f"surefoot study {result.plan.name} --size {size}{options}")
 
+    if finished:
+        made = [judge(plan) for plan in plans]
+        for result in made:
+            keep(result)
+            print(_how_many(result), file=sys.stderr)
+        return made
     with showing({job.path: _work(job) for job in jobs}) as listen:
         return run_studies(plans, jobs, placement=placement, listen=listen, finish=keep)
 
 
-def _reuse(studies: Sequence[str], results: Path, wanted: set[str], out: Path) -> None:
+def _reuse(plans: Sequence[Plan], results: Path, out: Path) -> None:
     """Write runs that results hold back as folders, and say how many."""
     from surefoot.studies.results import load_result, place_of
+    from surefoot.studies.reuse import take_over
 
-    files = [path for path in (place_of(name, results) for name in studies) if path.exists()]
-    taken = sum(len(load_result(path).unpack_runs(out, wanted)) for path in files)
-    print(f"{taken} of {len(wanted)} runs taken over from {results}", file=sys.stderr)
+    readers: dict[str, list[str]] = {}
+    for plan in plans:
+        for path in dict.fromkeys(plan.places.values()):
+            readers.setdefault(path.name, []).append(plan.name)
+    files = {plan.name: place_of(plan.name, results) for plan in plans}
+    taken = take_over(readers, {name: load_result(path) for name, path in files.items() if path.exists()}, out)
+    print(f"{len(taken)} of {len(readers)} runs taken over from {results}", file=sys.stderr)
+
+
+def _how_many(result: Result) -> str:
+    """Say how many of a study's runs its verdict rests on."""
+    return f"{result.plan.claim}: {len(result.runs.all())} of {len(result.plan.places)} runs are finished"
 
 
 def _work(job: Job) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from surefoot.errors import InputError
 from surefoot.registry import DATA
-from surefoot.schema import Tracking
+from surefoot.schema import UNTRACKED, Tracking
 from surefoot.studies.compare import make_spec
 from surefoot.studies.contract import Arm, Size
 
@@ -65,7 +65,7 @@ class Task:
         spec = make_spec(
             _around(method, self.base), data=self.data.format(seed=0), epochs=epochs or self.epochs, **settings
         )
-        return Arm(spec, Tracking((f"quality:examples={5000 if watched else 500}",)), data=self.data)
+        return Arm(spec, Tracking(("quality:examples=5000",)) if watched else UNTRACKED, data=self.data)
 
 
 def _around(method: str, base: str) -> str:

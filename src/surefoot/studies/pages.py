@@ -34,6 +34,8 @@ def page_of(
     """
     heads = ("claim", "what is claimed", "verdict", "published", "measured", "same setting?", "seeds")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    begun = [values for values in results if not is_finished(values)]
+    results = [values for values in results if is_finished(values)]
     lines += [f"| {' | '.join(map(_plain, _cells(values)))} |" for values in results]
     parts = [
         f"{MARK}\n# Results",
@@ -44,13 +46,25 @@ def page_of(
         "*underpowered*, and the reason says how many seeds would tell. Columns of numbers have one each, that of the "
         "figure; differences of errors and accuracies are in percentage points.",
         "\n".join(lines),
+        *([f"Begun, and not judged before all runs are made: {', '.join(map(progress, begun))}."] if begun else []),
         *([f"Not run yet: {', '.join(missing)}."] if missing else []),
         "Below stand the rule of each with the day on which it was fixed, all its numbers and the command. "
-        f"`surefoot study show {results[0]['claim']} --out figures` draws the figures of one from its file in "
+        "`surefoot study show A4 --out figures` draws the figures of one from its file in "
         f"[{folder}]({folder}), which holds the records of its runs too.",
         *(_section(values, [f"{folder}/{name}" for name in figures.get(values["study"], ())]) for values in results),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def is_finished(values: Values) -> bool:
+    """Return whether a study has all its runs, but for those that failed."""
+    return not values.get("missing", 0)
+
+
+def progress(values: Values) -> str:
+    """Say how many of its runs a study has."""
+    made = values["cost"]["runs"]
+    return f"{values['claim']} ({made} of {made + values.get('missing', 0)} runs)"
 
 
 def _cells(values: Values) -> tuple[str, ...]:

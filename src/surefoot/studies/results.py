@@ -18,12 +18,11 @@ from __future__ import annotations
 import json
 import lzma
 import tempfile
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot.atomic import write_text
 from surefoot.errors import InputError
 from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder, write_bytes
@@ -32,7 +31,8 @@ from surefoot.statistics import Estimate, Spread
 from surefoot.studies._plain import run_to_json, to_json
 from surefoot.studies.contract import Column, Drawing, Row, Table, Verdict, order
 from surefoot.studies.forest import forest_of
-from surefoot.studies.pages import FOREST, MARK, page_of
+from surefoot.studies.pages import FOREST, MARK, is_finished, page_of
+from surefoot.studies.reuse import unpack
 from surefoot.studies.runner import Result, claim_of
 from surefoot.studies.verdicts import read_numbers
 
@@ -116,46 +116,15 @@ class SavedResult:
         every = self.values["shown"] if is_tuned else self.values["arms"]
         arms = {arm: names for arm, names in every.items() if arm.startswith(drawing.arms)}
         if FIGURES.read(drawing.figure)[0].facts.get("reads_specs"):
-            return [_unpack(self.runs[name], folder / name) for names in arms.values() for name in names]
+            return [unpack(self.runs[name], folder / name) for names in arms.values() for name in names]
         made = []
         for number, (arm, names) in enumerate(arms.items()):
             for name in names:
                 run, first = self.runs[name], self.runs[names[0]]
                 method = {**first["spec"]["method"], **({"label": arm} if is_tuned else {})}
                 spec = {**first["spec"], "seed": run["spec"]["seed"], "method": method}
-                made.append(_unpack({**run, "spec": spec, "data": first["data"]}, folder / str(number) / name))
+                made.append(unpack({**run, "spec": spec, "data": first["data"]}, folder / str(number) / name))
         return made
-
-    def unpack_runs(self, folder: Path, wanted: Container[str]) -> list[RunFolder]:
-        """Write runs back as folders, as they were but for weights and predictions, so that nobody makes them again.
-
-        Args:
-            folder: Takes one folder per run; those that are there already stay as they are.
-            wanted: Names of the runs that are asked for.
-
-        Returns:
-            Those that were written.
-        """
-        each = self.values["cost"]["seconds"] / max(1, self.values["cost"]["runs"])  # that of one run is not kept
-        names = [name for name in self.runs if name in wanted and not (folder / name).exists()]
-        made = [_unpack(self.runs[name], folder / name, seconds=each) for name in names]
-        for run in made:
-            write_text(run.path / "environment.json", json.dumps(self.values["environment"]))
-        return made
-
-
-def _unpack(run: Mapping[str, Any], path: Path, *, seconds: float = 0.0) -> RunFolder:
-    """Write what a run recorded as a run folder; the time that it took is not kept."""
-    path.mkdir(parents=True)
-    header = {key: run[key] for key in ("spec", "data", "tracking") if key in run} | {"id": run["run"]}
-    done = {"seconds": seconds, **run["done"]}
-    last = [{"step": done["steps"]}] if "steps" in done else []
-    lines = {"steps": [*run["tracked"], *last], "measures": run["measures"], "shift": run["shift"]}
-    for name, records in lines.items():
-        write_text(path / f"{name}.jsonl", "".join(json.dumps(record) + "\n" for record in records))
-    for name, content in {"spec": header, "done": done}.items():
-        write_text(path / f"{name}.json", json.dumps(content))
-    return RunFolder(path)
 
 
 def load_result(path: Path | str) -> SavedResult:
@@ -293,8 +262,8 @@ def write_page(results: Path) -> Path:
 
 
 def forest_text(results: Path) -> str:
-    """Return the figure of all results in a folder, as SVG."""
-    return forest_of([saved.values for saved in read_results(results)])
+    """Return the figure of all finished results in a folder, as SVG."""
+    return forest_of([saved.values for saved in read_results(results) if is_finished(saved.values)])
 
 
 def page_text(results: Path) -> str:

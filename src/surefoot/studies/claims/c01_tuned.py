@@ -48,7 +48,7 @@ def grid(size: Size) -> dict[str, Arm]:
     arms = {}
     swept = {label: SWEPT[label] for label in (SAM, USUAL)} if size == "smoke" else SWEPT
     for name, task in tasks(size).items():
-        arms[_arm(name, BASE)] = task.arm("base", watched=True)
+        arms[_arm(name, BASE)] = task.arm("base", watched=task.rivals)
         arms |= {_arm(name, label): task.arm(method) for label, method in swept.items()}
         arms[_arm(name, TUNED)] = task.arm("csam:tune=auto")
         arms[_arm(name, CHEAP)] = task.arm("csam:every=4,tune=auto")
