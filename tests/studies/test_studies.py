@@ -129,13 +129,13 @@ def test_what_is_finished_is_judged_without_making_the_rest(smoke: dict, tmp_pat
     shutil.rmtree(gone)
     done = study(*words, "--finished", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert f"A4: {n - 1} of {n} runs are finished" in done.stderr
+    assert "A4: 1 run is still to be made" in done.stderr
     assert not gone.exists()
     left = load_result(tmp_path / "results" / "a4.json.xz")
     assert len(left.runs) == n - 1
-    assert f"not judged before all runs are made: A4 ({n - 1} of {n} runs)." in (tmp_path / "RESULTS.md").read_text()
+    assert "not judged before all runs are made: A4 (1 run to be made)." in (tmp_path / "RESULTS.md").read_text()
     assert "[A4]" not in (tmp_path / "RESULTS.md").read_text()
-    assert f"Not finished: A4 ({n - 1} of {n} runs)" in study("show", "a4", cwd=tmp_path).stdout
+    assert "Not finished: A4 (1 run to be made)" in study("show", "a4", cwd=tmp_path).stdout
     refused = study(*words, "--finished", "--no-resume", cwd=tmp_path)
     assert "Expected --finished or --no-resume, but got both" in refused.stderr
 
@@ -209,7 +209,7 @@ def test_the_results_page_follows_from_the_results() -> None:
     assert page == page_text(ROOT / "results")
     assert (ROOT / "results" / FOREST).read_text() == forest_text(ROOT / "results")
     sections = page.split("\n## ")[1:]
-    assert len(sections) == len(COMMITTED)
+    assert len(sections) == sum(not load_result(path).values.get("missing") for path in COMMITTED)
     for section in sections:  # no section says an outcome twice
         said = re.findall(rf"(?i)\b({'|'.join(OUTCOMES)})[.:]", section.split("*Rule")[0].split("\n", 1)[1])
         assert len(said) == len(set(map(str.lower, said))), section

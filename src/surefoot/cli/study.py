@@ -173,7 +173,8 @@ def _run(
         made = [judge(plan) for plan in plans]
         for result in made:
             keep(result)
-            print(_how_many(result), file=sys.stderr)
+            n = len(result.missing())
+            print(f"{result.plan.claim}: {n} run{'s are' if n != 1 else ' is'} still to be made", file=sys.stderr)
         return made
     with showing({job.path: _work(job) for job in jobs}) as listen:
         return run_studies(plans, jobs, placement=placement, listen=listen, finish=keep)
@@ -191,11 +192,6 @@ def _reuse(plans: Sequence[Plan], results: Path, out: Path) -> None:
     files = {plan.name: place_of(plan.name, results) for plan in plans}
     taken = take_over(readers, {name: load_result(path) for name, path in files.items() if path.exists()}, out)
     print(f"{len(taken)} of {len(readers)} runs taken over from {results}", file=sys.stderr)
-
-
-def _how_many(result: Result) -> str:
-    """Say how many of a study's runs its verdict rests on."""
-    return f"{result.plan.claim}: {len(result.runs.all())} of {len(result.plan.places)} runs are finished"
 
 
 def _work(job: Job) -> float:

@@ -39,7 +39,7 @@ def to_json(result: Result, command: str) -> dict[str, Any]:
         "numbers": {name: _number(number) for name, number in result.analysis.numbers.items()},
         "table": _table(result.analysis.table),
         "command": command,
-        "missing": len(result.plan.places) - len(costs) - sum(map(len, runs.failed.values())),
+        "missing": len(result.missing()),
         "cost": {
             "runs": len(costs),
             "passes": sum(cost.get("passes", 0) for cost in costs),

@@ -62,9 +62,9 @@ def is_finished(values: Values) -> bool:
 
 
 def progress(values: Values) -> str:
-    """Say how many of its runs a study has."""
-    made = values["cost"]["runs"]
-    return f"{values['claim']} ({made} of {made + values.get('missing', 0)} runs)"
+    """Say how many of its runs a study still has to make."""
+    n = values.get("missing", 0)
+    return f"{values['claim']} ({n} run{'s' * (n != 1)} to be made)"
 
 
 def _cells(values: Values) -> tuple[str, ...]:

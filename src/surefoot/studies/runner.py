@@ -41,6 +41,12 @@ class Result:
     analysis: Analysis
     verdict: Verdict
 
+    def missing(self) -> set[Path]:
+        """Return the runs that are still to be made: those that have neither ended nor failed."""
+        failed = {(arm, seed) for arm, errors in self.runs.failed.items() for seed in errors}
+        planned = {path for place, path in self.plan.places.items() if place not in failed}
+        return planned - {run.path for run in self.runs.all()}
+
 
 def claim_of(name: str) -> str:
     """Return what a study is called in tables: ``A4``, and one of your own by its name."""
