@@ -53,7 +53,7 @@ def test_values_arrive_while_a_run_trains_and_a_kill_is_shown(tmp_path: Path) ->
             first = page.ask(STEP)
             page.until(f"{STEP} > {first}")  # without a reload
             page.until("document.querySelectorAll('#chart-rho path').length > 0")
-            for chart in ("loss", "accuracy", "ece", "gap", "margins", "rho", "gamma"):
+            for chart in ("loss", "accuracy", "ece", "gap", "margins", "rho", "gamma", "decay"):
                 assert page.ask(f"document.querySelector('#chart-{chart} path').getAttribute('d').length") > 5, chart
             assert "by chance up to" in key_text(page, "ece")
             assert "95 % interval" in key_text(page, "gap")
@@ -80,6 +80,7 @@ def test_a_reload_keeps_its_place_and_so_does_another_server(tmp_path: Path) -> 
             port = server.server_address[1]
             page.open(server.url)
             page.until("document.querySelectorAll('#runs button').length === 3")
+            assert page.ask("document.querySelector('#chart-decay').hidden")  # nobody turns it
             chosen = page.ask("document.querySelectorAll('#runs button')[2].dataset.key")
             page.ask("document.querySelectorAll('#runs button')[2].click()")
             page.until(f"document.documentElement.dataset.painted.startsWith('{chosen}')")

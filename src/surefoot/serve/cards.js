@@ -1,5 +1,6 @@
 "use strict";
 // What each chart shows: its lines, made of the curves that a run has, and what its key says of the newest values.
+// One that is shy is not there for a run that has none.
 
 const percent = (v) => (v === null || v === undefined ? "–" : `${(100 * v).toFixed(1)} %`);
 const points = (v) => (v === null || v === undefined ? "–" : `${v < 0 ? "−" : "+"}${Math.abs(100 * v).toFixed(1)}`);
@@ -57,6 +58,8 @@ const CARDS = [
     ({ ...linesOf([[c.steered_rho || c.rho, "a", c.steered_rho ? "turned by the controller" : "of the optimizer"]]), floor: 0 }) },
   { id: "gamma", title: "γ", missing: "The method has none, or it is not measured: --track cheap.", make: (c) =>
     ({ ...linesOf([[c.steered_gamma || c.gamma, "c", c.steered_gamma ? "turned by the controller" : "of the optimizer"]]), floor: 0 }) },
+  { id: "decay", title: "Weight decay", isShy: true, missing: "", make: (c) =>
+    ({ ...linesOf([[c.steered_weight_decay, "b", "turned by the controller"]]), log: true }) },
 ];
 
 function differs(one, other) {
@@ -87,7 +90,7 @@ function buildCards(place) {
 }
 
 function drawCard(drawn, state) {
-  const { card, title, key, svg, note } = drawn;
+  const { card, figure, title, key, svg, note } = drawn;
   let there, words, name = card.title;
   if (card.bins) {
     there = drawReliability(svg, state.bins);
@@ -104,5 +107,6 @@ function drawCard(drawn, state) {
   svg.setAttribute("aria-label", `${name}: ${words.map(([, text]) => text).join(", ")}`);
   svg.toggleAttribute("hidden", !there);
   note.hidden = there;
+  figure.hidden = Boolean(card.isShy) && !there;
   note.textContent = state.isRead ? card.missing : "Reading …";
 }

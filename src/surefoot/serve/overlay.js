@@ -24,6 +24,7 @@ const OVERLAID = {
   margins: { title: "Margins, test: medians", curve: (c) => c.margin_median, by: 1, write: short, level: 0 },
   rho: { curve: (c) => c.steered_rho || c.rho, by: 1, write: short, floor: 0 },
   gamma: { curve: (c) => c.steered_gamma || c.gamma, by: 1, write: short, floor: 0 },
+  decay: { curve: (c) => c.steered_weight_decay, by: 1, write: short, log: true },
 };
 
 // Lines of all runs, and the newest value of each group: the mean over its runs.

@@ -35,7 +35,11 @@ CURVES = {  # by tracker: the curve's name, and the key of its values; {split} i
         "margin_high": "test/margin_q90",
     },
     "step_facts": {"rho": "step/rho", "gamma": "step/gamma"},
-    "keep_calibrated": {"steered_rho": "steering/rho", "steered_gamma": "steering/gamma"},
+    "keep_calibrated": {
+        "steered_rho": "steering/rho",
+        "steered_gamma": "steering/gamma",
+        "steered_weight_decay": "steering/weight_decay",
+    },
 }
 
 
