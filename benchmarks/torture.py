@@ -75,7 +75,7 @@ def _crashes(home: Path, small: Path, seconds: float, quick: bool, seed: int) ->
     from tests.crashes.points import torture
 
     raise_children()
-    until, faults = time.monotonic() + seconds, list[str]()
+    until = time.monotonic() + seconds
     print(f"{'crash points of':<24}{'points':>8}{'crashes':>9}{'faults':>8}{'around the doors':>18}")
     for name in COMMANDS:
         if time.monotonic() > until:
@@ -83,8 +83,7 @@ def _crashes(home: Path, small: Path, seconds: float, quick: bool, seed: int) ->
             continue
         found = torture(name, home / "one", small, every=23 if quick else 1, first=seed if quick else 0)
         print(f"{name:<24}{found.points:>8}{found.tried:>9}{len(found.faults):>8}{len(found.around):>18}", flush=True)
-        faults += found.faults + [f"{name}: {file} was written around the doors" for file in found.around]
-    _tell(faults)
+        _tell([*found.faults, *(f"{name}: {file} was written around the doors" for file in found.around)])
 
 
 def _files(home: Path, small: Path, seconds: float, quick: bool, seed: int) -> None:
@@ -148,7 +147,7 @@ def _soak(home: Path, small: Path, seconds: float, quick: bool, seed: int) -> No
 
 def _tell(faults: list[str]) -> None:
     for fault in faults:
-        print(f"  FAULT {fault}")
+        print(f"  FAULT {fault}", flush=True)
 
 
 if __name__ == "__main__":
