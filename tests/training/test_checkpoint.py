@@ -63,6 +63,24 @@ def test_a_step_that_is_saved_again_takes_the_place_of_the_first(
     assert [path.suffix for path in removed] == [".old"]
 
 
+def test_a_disk_that_cannot_keep_a_rename_leaves_the_checkpoint_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(tmp_path, 5, {"w": torch.ones(1)}, {"try": 1})
+
+    def fail(path: Path) -> None:
+        if path == tmp_path:
+            raise OSError(28, "no space")
+
+    monkeypatch.setattr("surefoot.training.checkpoint.sync_folder", fail)
+    with pytest.raises(OSError, match="no space"):
+        save_checkpoint(tmp_path, 5, {"w": torch.ones(1)}, {"try": 2})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
+    found = load_checkpoint(tmp_path)
+    assert found is not None
+    assert found[1]["try"] == 1
+
+
 def test_what_somebody_put_beside_checkpoints_stays(tmp_path: Path) -> None:
     for name in ("best", "step-final", "step-7", ".cache"):
         (tmp_path / name).mkdir()

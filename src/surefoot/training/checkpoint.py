@@ -164,11 +164,13 @@ def _put_in_place(aside: Path, final: Path) -> None:
         final.rename(before)
     try:
         aside.rename(final)
-    except BaseException:
+        sync_folder(final.parent)
+    except BaseException:  # all as it was: who calls this removes what is aside
         if before.exists():
+            if final.exists():
+                final.rename(aside)
             before.rename(final)
         raise
-    sync_folder(final.parent)
 
 
 def remove_others(folder: Path, final: Path, keep: Callable[[int], bool], *, is_last: bool) -> None:
