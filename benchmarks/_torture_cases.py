@@ -32,7 +32,7 @@ SAVED = {
 }
 FOLDERS = {
     "report": "report run --out page.html --json",
-    "resume": f"train --out run --checkpoint-every 0 {SETTINGS}",
+    "resume": f"train --out run --checkpoint-every 0 --log csv {SETTINGS}",
     "measure": "measure run --track gn_sharpness --json",
 }
 
@@ -74,7 +74,7 @@ def prepare(home: Path, small: Path) -> None:
         np.savez(files / f"{name}.npz", logits=np.log(probs + 1e-9), labels=labels)
     made = ["calibrate other.npz --method temperature --out c.json", "conformal other.npz --method lac --out sets.json"]
     made += ["calibrate other.npz --method vector --out c.safetensors"]
-    made += ["check other.npz --max-ece 0.9 --save-baseline baseline.json", f"train --out run {SETTINGS}"]
+    made += ["check other.npz --max-ece 0.9 --save-baseline baseline.json", f"train --out run --log csv {SETTINGS}"]
     for words in made:
         _type(words, files)
     shutil.copyfile(files / "run" / "run.toml", files / "run.toml")

@@ -19,6 +19,7 @@ from _torture_judges import UNKNOWN, measured, nll_of
 from _torture_reader import Rows, softmax
 
 PREDICTIONS = [f"predictions/{split}.npz" for split in ("train", "calibration", "test")]
+LOG = "log/metrics.csv"
 SPLITS = ("train", "calibration", "test")
 
 
@@ -78,7 +79,9 @@ def resumed(home: Path, place: Path, folder: str, changed: str) -> str:
     """Judge a run that was begun, or finished, and is asked for again: the bits of one that nobody touched."""
     good = home / "finished" / "run"
     names = [name for name in PREDICTIONS if folder == "begun" or f"run/{name}" != changed]
-    bad = [name for name in names if (place / "run" / name).read_bytes() != (good / name).read_bytes()]
+    bad = [name for name in [*names, LOG] if (place / "run" / name).read_bytes() != (good / name).read_bytes()]
+    if changed == f"run/{LOG}" and folder == "finished":  # a log that was complete is not looked at again
+        bad.remove(LOG) if LOG in bad else None
     if folder == "finished":
         after = {str(path.relative_to(place)) for path in (place / "run").rglob("*") if path.is_file()}
         before = {str(path.relative_to(good.parent)) for path in good.rglob("*") if path.is_file()}

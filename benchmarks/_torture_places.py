@@ -82,9 +82,9 @@ def served(home: Path, draws: Draws) -> str:
         looks += 1
         file = files[int(draws.integers(len(files)))]
         kind = int(draws.integers(8))
-        if kind == 0:
-            file.unlink(missing_ok=True)
-        elif kind == 1 and file.exists():
+        if kind == 0 and file.is_file():
+            file.unlink()
+        elif kind == 1 and file.is_file():
             file.unlink()
             file.mkdir() if draws.random() < 0.5 else os.mkfifo(file)
         elif kind == 2 and file.is_file():
