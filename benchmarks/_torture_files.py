@@ -18,58 +18,21 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import _torture_folders as folders
+import _torture_judges as judges
 import numpy as np
-from _torture_made import FORMATS, generated, mutated, rows
-from _torture_reader import differs, judged
+from _torture_cases import LIMIT, SAVED, Case, cases, prepare
+from _torture_inputs import understood
+from _torture_reader import Rows, read, softmax
 from tests.crashes import nursery
-from tests.crashes.commands import SETTINGS
 
 SLOWEST, MOST = 60, 2 << 30  # seconds of the processor, bytes beside what a process has at first
 TOGETHER = 25
 FAULTS = ("traceback", "unexpected", "hang", "memory", "killed", "wrong")
-PREDICTIONS = {
-    "audit": "audit FILE --json --no-page",
-    "estimate": "estimate FILE --baseline good-baseline.json",
-    "calibrate": "calibrate FILE --method temperature --out fitted.json",
-    "conformal": "conformal FILE --method lac --out fitted-sets.json",
-    "check": "check FILE --max-ece 0.5",
-}
-SAVED = {
-    "c.json": "calibrate good.npz --apply c.json --out repaired.npz",
-    "c.safetensors": "calibrate good.npz --apply c.safetensors --out repaired.npz",
-    "sets.json": "conformal good.npz --apply sets.json --out with-sets.csv",
-    "baseline.json": "check good.npz --baseline baseline.json",
-    "data.npz": "train --out fresh-run --fresh --data npz:data.npz --model mlp:width=4 --epochs 1 --batch-size 45",
-    "run.toml": "train --config run.toml --out fresh-run --fresh",
-}
-FOLDERS = {
-    "report": "report run --out page.html",
-    "resume": f"train --out run --checkpoint-every 0 {SETTINGS}",
-    "measure": "measure run --track gn_sharpness",
-}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One file, changed or made up, and a command.
-
-    Attributes:
-        kind: Where it counts in the table.
-        name: Of the file, below the folder.
-        content: Of the file.
-        words: Of the command line.
-        folder: Which prepared folder it is put into.
-    """
-
-    kind: str
-    name: str
-    content: bytes
-    words: str
-    folder: str = "files"
 
 
 @dataclass
@@ -79,73 +42,16 @@ class Tally:
     Attributes:
         cases: How many there were of each kind.
         faults: How many of each fault.
-        answered: How many were answered, and how many of these the judge could read as well.
+        answered: How many were answered, of each kind.
+        judged: How many of these somebody else could answer as well.
         said: The first of each fault, for whoever repairs it.
     """
 
     cases: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
+    judged: Counter[str] = field(default_factory=Counter)
     said: list[str] = field(default_factory=list)
-
-
-def prepare(home: Path, small: Path) -> None:
-    """Lay out the good files and a finished and an unfinished run."""
-    files, draws = home / "files", np.random.default_rng(0)
-    files.mkdir(parents=True)
-    shutil.copyfile(small, files / "small.npz")
-    shutil.copyfile(small, files / "data.npz")
-    for name in ("good", "other"):
-        probs, labels = rows(draws, 200)
-        np.savez(files / f"{name}.npz", logits=np.log(probs + 1e-9), labels=labels)
-    made = ["calibrate other.npz --method temperature --out c.json", "conformal other.npz --method lac --out sets.json"]
-    made += ["calibrate other.npz --method vector --out c.safetensors"]
-    made += ["check other.npz --max-ece 0.9 --save-baseline baseline.json", f"train --out run {SETTINGS}"]
-    for words in made:
-        ended = nursery.run(words, files)
-        if ended.code:
-            raise SystemExit(f"Expected {words} to work, but it did not: {ended.err}")
-    shutil.copyfile(files / "baseline.json", files / "good-baseline.json")
-    shutil.copyfile(files / "run" / "run.toml", files / "run.toml")
-    shutil.copytree(files, home / "finished")
-    shutil.copytree(files, home / "begun")
-    for name in ("done.json", "checksums.json", "measures.jsonl"):
-        (home / "begun" / "run" / name).unlink()
-
-
-def cases(home: Path, seed: int) -> Iterator[Case]:
-    """Make cases without end."""
-    draws = np.random.default_rng(seed)
-    names, commands, saved, folders = list(FORMATS), list(PREDICTIONS), list(SAVED), list(FOLDERS)
-    inside = sorted(path for path in (home / "finished" / "run").rglob("*") if path.is_file() and path.name != ".lock")
-    while True:
-        kind = draws.random()
-        if kind < 0.65:
-            command = commands[0] if draws.random() < 0.7 else commands[int(draws.integers(1, len(commands)))]
-            if kind < 0.4:
-                name = names[int(draws.integers(len(names)))]
-                content = mutated(FORMATS[name](*rows(draws)), draws)
-            else:
-                name, content = generated(draws)
-            yield Case(
-                f"{command}, {'changed' if kind < 0.4 else 'made up'}",
-                name,
-                content,
-                PREDICTIONS[command].replace("FILE", name),
-            )
-        elif kind < 0.85:
-            name = saved[int(draws.integers(len(saved)))]
-            yield Case(f"{name}, changed", name, mutated((home / "files" / name).read_bytes(), draws), SAVED[name])
-        else:
-            command = folders[int(draws.integers(len(folders)))]
-            where = "begun" if command == "resume" and draws.random() < 0.7 else "finished"
-            file = inside[int(draws.integers(len(inside)))]
-            path = home / where / "run" / file.relative_to(home / "finished" / "run")
-            if path.exists():
-                name = str(path.relative_to(home / where))
-                yield Case(
-                    f"{command}, changed folder", name, mutated(path.read_bytes(), draws), FOLDERS[command], where
-                )
 
 
 def torture(home: Path, small: Path, n: int, seconds: float, seed: int = 1) -> Tally:
@@ -206,8 +112,11 @@ def _do(home: Path, todo: list[Case]) -> None:
     for number, case in enumerate(todo):
         place = home / f"case-{os.getpid()}-{number}"
         shutil.copytree(home / case.folder, place)
-        (place / case.name).write_bytes(case.content)
+        for name, content in case.files.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(content)
         os.chdir(place)
+        sys.stdin = io.TextIOWrapper(io.BytesIO(case.content if case.name.startswith("-") else b""))
         out, err, code = io.StringIO(), io.StringIO(), 0
         sys.argv = ["surefoot", *shlex.split(case.words)]
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -224,42 +133,54 @@ def _do(home: Path, todo: list[Case]) -> None:
 
 
 def _wrong(home: Path, place: Path, case: Case, code: int, out: str) -> str:
-    """Say what is wrong with an answer; a dash in front where there is no judge of it."""
-    if code:
+    """Say what is wrong with an answer; a dash where nobody can tell."""
+    if code and not (code == 1 and case.words.startswith("check")):
         return ""
-    if case.kind.startswith("audit"):
-        right, said = judged(case.name, case.content), json.loads(out)["audits"][0]
-        return differs(said, right) if right is not None and said["kind"] in ("logits", "probs") else "-"
-    if case.name == "c.json":
-        return _repaired(place)
-    if case.kind.startswith("resume"):
-        files = [f"run/predictions/{split}.npz" for split in ("train", "calibration", "test")]
-        whole = case.folder == "begun"
-        bad = [
-            name for name in files if whole and (place / name).read_bytes() != (home / "finished" / name).read_bytes()
-        ]
-        return f"other bytes in {', '.join(bad)}" if bad else "" if whole else "-"
-    return "-"
+    try:
+        return _judged(home, place, case, out)
+    except Exception as error:  # a judge that cannot make sense of an answer is to be looked at, too
+        return f"the judge failed: {type(error).__name__}: {error}"
 
 
-def _repaired(place: Path) -> str:
-    held = json.loads((place / "c.json").read_text())
-    with np.load(place / "good.npz") as before, np.load(place / "repaired.npz") as after:
-        wanted = before["logits"] / float(held["temperature"])
-        wanted = (
-            wanted
-            - np.log(np.exp(wanted - wanted.max(1, keepdims=True)).sum(1, keepdims=True))
-            - wanted.max(1, keepdims=True)
-        )
-        return "" if np.allclose(wanted, after["logits"], atol=1e-3) else "other logits than logits / T"
+def _judged(home: Path, place: Path, case: Case, out: str) -> str:
+    command = case.words.split()[0]
+    said = json.loads(out) if "--json" in case.words else {}
+    if case.input:
+        (one,) = said["audits"]
+        rows = understood(case.input, case.name, case.files, one["took"])
+        return judges.audit(one, rows) or (judges.groups(one, case.content) if case.input == "groups" else "")
+    if case.name in SAVED:
+        judge: dict[str, Callable[[], str]] = {
+            "c.json": lambda: judges.repaired(place, case.name),
+            "c.safetensors": lambda: judges.repaired(place, case.name),
+            "sets.json": lambda: judges.with_sets(place),
+            "baseline.json": lambda: judges.baseline(said, place),
+        }
+        return judge.get(case.name, lambda: folders.trained(place, case.name, case.words))()
+    if case.folder != "files":
+        if command == "train":
+            return folders.resumed(home, place, case.folder, case.name)
+        return folders.reported(said, place) if command == "report" else folders.tracked(said, home, place)
+    if command == "estimate":
+        with np.load(place / "good.npz") as good:
+            reference = Rows(softmax(good["logits"]), good["labels"], np.ones(len(good["labels"])))
+        rows = read(case.name, case.content, said["took"].partition(";")[0])
+        return judges.estimate(said, reference, None if rows is None else len(rows.probs))
+    took = said["audits"][0]["took"] if command == "audit" else said["took"]
+    rows = read(case.name, case.content, took)
+    if command == "calibrate":
+        return judges.temperature(place / "fitted.json", rows)
+    if command == "conformal":
+        return judges.quantile(place / "fitted-sets.json", rows)
+    return judges.check(said, rows, LIMIT) if command == "check" else judges.audit(said["audits"][0], rows)
 
 
 def _count(tally: Tally, case: Case, code: int, wrong: str, err: str) -> None:
     tally.cases[case.kind] += 1
     fault = _fault(code, wrong, err)
     if not code:
-        tally.answered["answered"] += 1
-        tally.answered["of these judged"] += wrong != "-"
+        tally.answered[case.kind] += 1
+        tally.judged[case.kind] += wrong != judges.UNKNOWN
     if fault:
         tally.faults[fault] += 1
         tally.said.append(
@@ -277,6 +198,6 @@ def _fault(code: int, wrong: str, err: str) -> str:
         "traceback": lambda: "Traceback" in err,
         "unexpected": lambda: "unexpected" in err,
         "memory": lambda: "enough memory" in err,
-        "wrong": lambda: not code and wrong not in ("", "-"),
+        "wrong": lambda: wrong not in ("", judges.UNKNOWN),
     }
     return next((name for name, is_so in tests.items() if is_so()), "")

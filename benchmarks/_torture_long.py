@@ -20,6 +20,7 @@ TESTS = {
     "DDP rank killed": "tests/training/test_ranks.py::test_a_killed_rank_loses_nothing",
     "FSDP2, one process goes on": "tests/training/test_ranks.py::test_one_process_ends_what_two_began_in_shards",
     "Ray worker and node killed": "tests/studies/test_ray.py::test_a_comparison_loses_a_worker_and_a_machine",
+    "Ray head killed": "tests/studies/test_ray_head.py::test_a_comparison_loses_the_head_and_goes_on_with_another",
 }
 RANKS = ["--data", "digits", "--model", "mlp:width=16", "--epochs", "4", "--method", "csam:perturbation=synchronised"]
 GROWTH = 1.15  # of memory, from the first third of a long comparison to the last

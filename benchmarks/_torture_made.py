@@ -102,9 +102,9 @@ FORMATS: dict[str, Callable[[Any, Any], bytes]] = {
 
 
 def mutated(content: bytes, draws: Draws) -> bytes:
-    """Change a file by chance: one to three times bits, blocks, cuts, words or numbers."""
+    """Change a file by chance: one to three times bits, blocks, cuts, words, numbers, digits or lines."""
     for _ in range(int(draws.integers(1, 4))):
-        at, kind = int(draws.integers(0, max(1, len(content)))), int(draws.integers(0, 9))
+        at, kind = int(draws.integers(0, max(1, len(content)))), int(draws.integers(0, 12))
         length = int(draws.integers(1, 60))
         if kind == 0 and content:
             content = content[:at] + bytes([content[at] ^ (1 << int(draws.integers(0, 8)))]) + content[at + 1 :]
@@ -120,9 +120,48 @@ def mutated(content: bytes, draws: Draws) -> bytes:
             content = content[:at] + content[at + length :]
         elif kind == 6:
             content = content[:at] + WORDS[int(draws.integers(len(WORDS)))] + content[at + 1 :]
-        else:
+        elif kind < 9:
             content = _other_number(content, at, draws)
+        elif kind == 9:
+            content = _other_digit(content, at, draws)
+        else:
+            content = _other_lines(content, draws)
     return content
+
+
+def _other_digit(content: bytes, at: int, draws: Draws) -> bytes:
+    """Put another digit in the place of the next one: most files stay whole, and say something else."""
+    start = next((i for i in range(at, min(len(content), at + 200)) if content[i : i + 1].isdigit()), None)
+    return content if start is None else content[:start] + b"%d" % draws.integers(10) + content[start + 1 :]
+
+
+def _other_lines(content: bytes, draws: Draws) -> bytes:
+    """Leave a line out, repeat one, or bring all behind the first into another order."""
+    lines = content.split(b"\n")
+    at, kind = int(draws.integers(len(lines))), int(draws.integers(3))
+    if kind == 0:
+        del lines[at]
+    elif kind == 1:
+        lines.insert(at, lines[int(draws.integers(len(lines)))])
+    elif len(lines) > 3:
+        lines[1:-1] = [lines[1:-1][int(place)] for place in draws.permutation(len(lines) - 2)]
+    return b"\n".join(lines)
+
+
+def odd_rows(draws: Draws) -> tuple[Any, Any]:
+    """Draw predictions that are right in form: few or many rows, certain ones, ties, one class only."""
+    probs, labels = rows(draws, int(draws.choice([2, 5, 12, 40, 90])))
+    for row in draws.integers(0, len(probs), int(draws.integers(0, 6))):
+        odd = [
+            np.eye(3)[int(draws.integers(3))],
+            np.full(3, 1 / 3),
+            np.array([0.5, 0.5, 0.0]),
+            np.array([1 - 2e-9, 1e-9, 1e-9]),
+        ]
+        probs[row] = odd[int(draws.integers(4))]
+    if draws.random() < 0.1:
+        labels[:] = int(draws.integers(3))
+    return probs, labels
 
 
 def _other_number(content: bytes, at: int, draws: Draws) -> bytes:

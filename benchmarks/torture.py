@@ -7,7 +7,8 @@
 
 ``kills``: commands are killed at random moments (SIGKILL) and run again. ``crashes``: every write, fsync and rename of
 a command fails, is torn or is dropped, and it is run again. ``files``: changed and made-up files of all formats meet
-all commands that read them; an independent reader says what the right answer is. ``disk``: the disk is full at random
+all commands that read them; an independent reader says what the right answer is. ``places``: the live page follows
+changed folders, and what lies at an address is changed or fails in the midst. ``disk``: the disk is full at random
 places, and surroundings lack something. ``ranks``: ranks are killed, stopped and slowed, machines of a cluster lost.
 ``soak``: hundreds of runs in one comparison. Every figure is a count of faults, with the number of attempts beside it;
 faults are told in words below. Runs on Linux.
@@ -28,8 +29,16 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np  # noqa: E402
 
-PARTS = ("crashes", "files", "disk", "kills", "ranks", "soak")
-SHARE = {"crashes": 0.35, "files": 0.3, "disk": 0.1, "kills": 0.25, "ranks": 0.0, "soak": 0.0}  # of the time
+PARTS = ("crashes", "files", "places", "disk", "kills", "ranks", "soak")
+SHARE = {
+    "crashes": 0.35,
+    "files": 0.25,
+    "places": 0.05,
+    "disk": 0.1,
+    "kills": 0.25,
+    "ranks": 0.0,
+    "soak": 0.0,
+}  # of the time
 
 
 def main() -> None:
@@ -41,7 +50,8 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=0)
     given = asked.parse_args()
     parts = given.only or PARTS
-    share = {part: SHARE[part] / sum(SHARE[each] for each in parts) if SHARE[part] else 1.0 for part in parts}
+    whole = sum(SHARE.get(part, 0.0) for part in parts)
+    share = {part: SHARE[part] / whole if part in SHARE else 1.0 for part in parts}
     for part in parts:
         sys.stdout.flush()
         child = os.fork()
@@ -63,9 +73,8 @@ def _do(part: str, home: Path, seconds: float, quick: bool, seed: int) -> None:
 
     small, began = home / "small.npz", time.monotonic()
     np.savez(small, **small_arrays())
-    {"crashes": _crashes, "files": _files, "disk": _disk, "kills": _kills, "ranks": _ranks, "soak": _soak}[part](
-        home / "work", small, seconds, quick, seed
-    )
+    do = {"crashes": _crashes, "files": _files, "places": _places, "disk": _disk, "kills": _kills, "ranks": _ranks}
+    {**do, "soak": _soak}[part](home / "work", small, seconds, quick, seed)
     print(f"{part}: {time.monotonic() - began:.0f} s\n")
 
 
@@ -93,14 +102,23 @@ def _files(home: Path, small: Path, seconds: float, quick: bool, seed: int) -> N
 
     raise_children()
     found = files.torture(home, small, 300 if quick else 10_000, seconds, seed)
-    print("files                                   cases")
+    print(f"{'files':<36}{'cases':>9}{'answered':>10}{'judged':>8}")
     for kind, n in sorted(found.cases.items()):
-        print(f"{kind:<36}{n:>9}")
-    print(f"{'all':<36}{sum(found.cases.values()):>9}")
-    for kind, n in found.answered.items():
-        print(f"{kind:<36}{n:>9}")
+        print(f"{kind:<36}{n:>9}{found.answered[kind]:>10}{found.judged[kind]:>8}")
+    print(f"{'all':<36}{found.cases.total():>9}{found.answered.total():>10}{found.judged.total():>8}")
     print("  ".join(f"{fault}: {found.faults[fault]}" for fault in files.FAULTS))
     _tell(found.said)
+
+
+def _places(home: Path, small: Path, seconds: float, quick: bool, seed: int) -> None:
+    import _torture_places as places
+    from tests.crashes.nursery import raise_children
+
+    raise_children()
+    counts, faults = places.torture(home, small, 180 if quick else 3_000, seconds, seed)
+    for name, n in counts.items():
+        print(f"{name:<36}{n:>6} tried, faults: {sum(fault.startswith(name) for fault in faults)}")
+    _tell(faults)
 
 
 def _disk(home: Path, small: Path, seconds: float, quick: bool, seed: int) -> None:

@@ -16,7 +16,7 @@ LAYERS = {
     0: {
         *("schema", "errors", "registry", "seeding", "modes", "structure", "scaling", "batches", "outputs"),
         *("imported", "options", "method", "metric_keys", "config", "grid", "moment", "corrections", "__init__"),
-        *("space", "clusters", "ranks", "places", "logs", "harmless", "atomic", "troubles"),
+        *("space", "clusters", "cluster_head", "ranks", "places", "reaching", "logs", "harmless", "atomic", "troubles"),
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
     2: {"ensembles", "prediction_sets", "training", "records", "statistics", "steering"},

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 from torch.optim.lr_scheduler import LRScheduler
@@ -15,7 +18,7 @@ from surefoot.models import build_model, try_out
 from surefoot.moment import Horizon
 from surefoot.optim import Wrapper, build_optimizer
 from surefoot.registry import DATA, LOSSES
-from surefoot.schema import MethodSpec, RunSpec, Splits
+from surefoot.schema import MethodSpec, PartSpec, RunSpec, Splits
 from surefoot.seeding import derive, generator, seed_everything
 from surefoot.steering import KeepCalibrated
 from surefoot.training import Trainee
@@ -24,25 +27,39 @@ from surefoot.training.parallel import shard
 from surefoot.training.passes import Evaluation, check_pieces, check_precision
 from surefoot.training.schedule import make_schedule
 
+_Stamp = tuple[tuple[str, int, int], ...]
+
 
 @lru_cache(maxsize=2)
-def _load(data: str) -> Splits:
+def _load(data: str, stamp: _Stamp) -> Splits:
     return load_splits(DATA.parse(data))
 
 
 def splits_of(spec: RunSpec) -> Splits:
-    """Load a run's data; runs on the same data in one process share them."""
-    return _load(str(spec.data))
+    """Load a run's data; runs on the same data in one process share them, until a file of theirs is another one."""
+    return _load(str(spec.data), _stamp(spec.data))
 
 
 @lru_cache(maxsize=1024)
-def _fingerprint(data: str) -> str:
-    return _load(data).fingerprint
+def _fingerprint(data: str, stamp: _Stamp) -> str:
+    return _load(data, stamp).fingerprint
 
 
 def fingerprint_of(spec: RunSpec) -> str:
     """Return the fingerprint of a run's data, which a process loads once to find it."""
-    return _fingerprint(str(spec.data))
+    return _fingerprint(str(spec.data), _stamp(spec.data))
+
+
+def _stamp(data: PartSpec) -> _Stamp:
+    """Say which files a data set names, also one inside another, and of when they are."""
+    texts = [value for value in data.options.values() if isinstance(value, str)]
+    pieces = {piece for text in texts for piece in (text, *re.split("[:=,]", text)) if piece}
+    found = []
+    for path in map(Path, sorted(pieces)):
+        with suppress(OSError, ValueError):  # no file, or no name of one
+            held = path.expanduser().stat()
+            found.append((str(path.expanduser().resolve()), held.st_mtime_ns, held.st_size))
+    return tuple(found)
 
 
 def member_seed(spec: RunSpec, member: int) -> int:

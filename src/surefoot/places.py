@@ -15,6 +15,7 @@ from typing import IO, Any
 from zipfile import ZipFile
 
 from surefoot.errors import InputError
+from surefoot.reaching import reached, reaching
 
 _ADDRESS = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+(?P<rest>.*)$", re.DOTALL)  # a drive has one letter
 _WEB = ("http", "https")
@@ -55,44 +56,55 @@ class Address(type(Path())):  # type: ignore[misc]  # PosixPath or WindowsPath, 
     def is_file(self) -> bool:
         """Return whether there is such a file."""
         system, target = self._system()
-        return bool(system.isfile(target))
+        with reaching(str(self)):
+            return bool(system.isfile(target))
 
     def is_dir(self) -> bool:
         """Return whether there is such a folder; the web has none."""
         system, target = self._system()
-        return not str(self).startswith(_WEB) and bool(system.isdir(target))
+        with reaching(str(self)):
+            return not str(self).startswith(_WEB) and bool(system.isdir(target))
 
     def exists(self, **_: Any) -> bool:
         """Return whether there is anything."""
         system, target = self._system()
-        return bool(system.exists(target))
+        with reaching(str(self)):
+            return bool(system.exists(target))
 
     def open(self, mode: str = "r", **options: Any) -> IO[Any]:
         """Open the file there; one that can only be read from its beginning is copied, to be read anywhere."""
         system, target = self._system()
-        if "r" in mode and str(self).startswith(_WEB) and not system.info(target).get("partial"):
-            copied: IO[Any] = tempfile.TemporaryFile()  # noqa: SIM115 — whoever asked closes it
-            with system.open(target, "rb", block_size=0) as stream:
-                shutil.copyfileobj(stream, copied)
-            copied.seek(0)
-            return copied if "b" in mode else io.TextIOWrapper(copied, encoding=options.get("encoding"))
-        file: IO[Any] = system.open(target, mode, **{k: v for k, v in options.items() if k != "buffering"})
-        return file
+        if "r" not in mode:
+            file: IO[Any] = system.open(target, mode, **{k: v for k, v in options.items() if k != "buffering"})
+            return file
+        with reaching(str(self)):
+            if str(self).startswith(_WEB) and not system.info(target).get("partial"):
+                found: IO[Any] = tempfile.TemporaryFile()  # noqa: SIM115 — whoever asked closes it
+                with system.open(target, "rb", block_size=0) as stream:
+                    shutil.copyfileobj(stream, found)
+                found.seek(0)
+            else:
+                found = reached(system.open(target, "rb"), str(self))
+        return found if "b" in mode else io.TextIOWrapper(found, encoding=options.get("encoding"))
 
     def iterdir(self) -> Generator[Address, None, None]:
         """List what is in the folder."""
         system, target = self._system()
-        yield from (Address(system.unstrip_protocol(each)) for each in system.ls(target, detail=False))
+        with reaching(str(self)):
+            found = system.ls(target, detail=False)
+        yield from (Address(system.unstrip_protocol(each)) for each in found)
 
     def matches(self) -> list[Address]:
         """List the files that match the address as a pattern."""
         system, target = self._system()
-        return [Address(system.unstrip_protocol(each)) for each in sorted(system.glob(target))]
+        with reaching(str(self)):
+            return [Address(system.unstrip_protocol(each)) for each in sorted(system.glob(target))]
 
     def size(self) -> int:
         """Return how many bytes the file has; 0 where nobody says."""
         system, target = self._system()
-        return int(system.size(target) or 0)
+        with reaching(str(self)):
+            return int(system.size(target) or 0)
 
     def glob(self, pattern: str) -> Generator[Address, None, None]:
         """List what matches a pattern below this folder."""
@@ -230,5 +242,6 @@ def written(path: Path | str) -> Iterator[Path]:
         local = Path(folder, target.name)
         yield local
         system, there = target._system()
-        system.makedirs(system._parent(there), exist_ok=True)
-        system.put_file(str(local), there)
+        with reaching(str(target)):
+            system.makedirs(system._parent(there), exist_ok=True)
+            system.put_file(str(local), there)

@@ -176,6 +176,23 @@ def test_a_true_class_of_probability_0_is_counted_and_shown_as_infinite(
     assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("NLL")] == ["∞"]
 
 
+@pytest.mark.parametrize("size", [1e160, 1e306])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_logits_too_large_to_be_squared_have_no_interval(
+    tmp_path: Path, run_command: RunCommand, size: float, weighted: bool
+) -> None:
+    logits = changed(LOGITS.astype(float), 0, size * np.eye(3)[(LABELS[0] + 1) % 3])
+    np.savez(tmp_path / "huge.npz", logits=logits, labels=LABELS, **({"weights": LABELS + 1} if weighted else {}))
+    done = run_command("audit", "huge.npz", "--json", "--no-page")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["audits"]
+    nll = found["measures"]["nll"]
+    assert nll["estimate"] > size / 1000
+    assert nll["low"] is None
+    assert nll["note"] == "some values are too large to be squared"
+    assert run_command("audit", "huge.npz").returncode == 0
+
+
 def test_one_class_only_among_the_labels(tmp_path: Path, run_command: RunCommand) -> None:
     np.savez(tmp_path / "one.npz", logits=LOGITS, labels=np.zeros(60, int))
     done = run_command("audit", "one.npz")

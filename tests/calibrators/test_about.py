@@ -49,3 +49,11 @@ def test_what_is_no_calibrator_is_refused(tmp_path: Path, name: str, text: str) 
         load_about(tmp_path / name)
     with pytest.raises(InputError, match=r"absent\.json is none"):
         load_about(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize("number", ["null", '"2"', "NaN", "true", "1e999", "9" * 400, "[2.0]"])
+def test_a_temperature_that_is_no_number_is_refused(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(f'{{"calibrator": "temperature", "temperature": {number}, "fitted_on": "calibration"}}')
+    with pytest.raises(InputError, match="Expected a number as temperature of a saved calibrator, but got"):
+        load(path)

@@ -169,6 +169,14 @@ def test_damaged_objects_are_refused_by_name(name: str, text: bytes, tmp_path: P
         _ = folder.done() if name == "done.json" else folder.environment
 
 
+@pytest.mark.parametrize("number", ["NaN", "1e999", "9" * 400, "null"])
+def test_a_summary_without_numbers_is_refused(number: str, tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    (tmp_path / "done.json").write_text(f'{{"passes": {number}, "seconds": 1.0}}')
+    with pytest.raises(InputError, match=r"done\.json is damaged"):
+        folder.done()
+
+
 def test_what_a_killed_process_left_aside_goes_and_what_a_living_one_has_stays(tmp_path: Path) -> None:
     for name in (".a.json.1.tmp", ".a.json.2.tmp.csv", ".a.json.mine.tmp", ".b.json.1.tmp"):
         (tmp_path / name).write_text("half")

@@ -172,7 +172,7 @@ def test_placements_that_contradict_themselves_are_refused(words: dict[str, Any]
 
 def test_an_address_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"Expected to keep runs at file:.* but it cannot be written"):
+    with pytest.raises(InputError, match=r"Expected to reach file:.*, but it fails \(.*Check the address"):
         find_place(f"file://{tmp_path}/file/runs", Placement())
     with pytest.raises(InputError, match="Expected an address that fsspec can reach, but got nosuch://bucket"):
         find_place("nosuch://bucket", Placement())

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 
@@ -99,6 +100,19 @@ def wait_for_progress(checkpoints: Path, reached: int, process: subprocess.Popen
             return max(steps)
         time.sleep(0.005)
     raise AssertionError("no checkpoint")
+
+
+def test_data_that_were_written_anew_are_read_anew(
+    small_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one process: a file of the same name holds other rows, then so does one in another folder."""
+    for name, n in (("here", 60), ("here", 45), ("there", 30)):
+        (tmp_path / name).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / name)
+        with np.load(small_npz) as held:
+            np.savez("data.npz", **{key: held[key][:n] if key.endswith("_train") else held[key] for key in held})
+        made = run(spec_on(Path("data.npz"), "sgd", epochs=1), tmp_path / f"{name}-{n}")
+        assert len(made.predictions("train").labels) == n
 
 
 def test_a_finished_run_is_not_made_again(small_npz: Path, tmp_path: Path) -> None:

@@ -194,8 +194,15 @@ class ValueSums:
         return self.total / (self.n if self.weight is None else self.weight)
 
     @property
+    def has_squares(self) -> bool:
+        """Whether the sum of the values' squares is a number."""
+        return math.isfinite(self.squares) and math.isfinite(self.powers[2])
+
+    @property
     def standard_error(self) -> float:
-        """Standard error of the mean."""
+        """Standard error of the mean; infinite where values are too large to be squared."""
+        if not self.has_squares:
+            return math.inf
         if self.weight is not None:
             found = self.losses()
             return found.deviation / math.sqrt(found.n)

@@ -171,4 +171,6 @@ def _mean(key: str, part: Part, reading: Reading, level: float) -> Interval:
     every, wrong = reading.values[key], reading.of_wrong[key]
     if not math.isfinite(every.total):
         return no_interval(key, every.mean, level, "it is infinite")
+    if not every.has_squares:
+        return no_interval(key, every.mean, level, "some values are too large to be squared")
     return loss_of_parts(key, (every - wrong).losses(), wrong.losses(), level, range_of(part))

@@ -13,6 +13,7 @@ from surefoot.auditing._plan import Part, count_rows, placed, plan
 from surefoot.auditing._reading import OnRows
 from surefoot.auditing._source import Source
 from surefoot.auditing._window import seen_through
+from surefoot.cluster_head import EVERY, head_of
 from surefoot.clusters import connect, disconnect
 from surefoot.errors import InputError, RunError
 
@@ -36,6 +37,7 @@ class RayEngine:
         if workers is not None and workers < 1:
             raise InputError(f"Expected at least one worker, but got {workers}. Say --jobs 4.")
         self._ray = connect(address, cores=workers)
+        self._head = head_of(self._ray)
         self._slots = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._tell = tell or _log.warning
         # A worker that dies is told and counted here, which Ray's own retries are not.
@@ -78,7 +80,11 @@ class RayEngine:
                     del tree.done[0, len(parts)]
                     waiting.extend(self._again((0, len(parts)), parts, attempts, error))
                     continue
-            (status, *_), _ = self._ray.wait(list(running))
+            ready, _ = self._ray.wait(list(running), timeout=EVERY)
+            self._head.check()
+            if not ready:
+                continue
+            status = ready[0]
             node, found = running.pop(status)
             try:
                 rows += self._ray.get(status)

@@ -161,6 +161,8 @@ def _mean(key: str, every: ValueSums, wrong: ValueSums, level: float) -> Interva
         return Interval(key, every.mean, *exact_ends(every.total, every.n, level), level, "exact")
     if not math.isfinite(every.total):
         return no_interval(key, every.mean, level, "it is infinite")
+    if not every.has_squares:
+        return no_interval(key, every.mean, level, "some values are too large to be squared")
     return loss_of_parts(key, (every - wrong).losses(), wrong.losses(), level, range_of(part))
 
 

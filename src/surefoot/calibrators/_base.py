@@ -24,6 +24,8 @@ from surefoot.schema import Predictions, SplitName
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 _ROWS_AT_ONCE = 1 << 20
+_LARGEST = 1e300
+_NUMBERS = ("float", "int")  # how fields with one number are declared
 
 
 class Calibrator(ABC):
@@ -135,6 +137,12 @@ class Calibrator(ABC):
                 f"Expected a saved calibrator, but got {values.get('calibrator')!r} with {', '.join(given)}. Known are "
                 f"{', '.join(sorted(Calibrator._kinds))}. If it is your own, import its module first."
             )
+        for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # subclasses are dataclasses
+            if field.type in _NUMBERS and not _is_number(given[field.name]):
+                raise InputError(
+                    f"Expected a number as {field.name} of a saved calibrator, but got {given[field.name]!r}. "
+                    "Fit it again."
+                )
         return kind(**{key: np.asarray(v, np.float64) if isinstance(v, list) else v for key, v in given.items()})
 
     def save(self, path: Path | str, about: Mapping[str, Any] | None = None) -> None:
@@ -159,6 +167,10 @@ class Calibrator(ABC):
                 save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, aside, metadata=header)
         else:
             raise InputError(f"Expected a file name in .json or .safetensors, but got {path.name!r}. Choose one.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
 def load(path: Path | str) -> Calibrator:

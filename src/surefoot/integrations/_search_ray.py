@@ -11,6 +11,7 @@ from typing import Any
 
 from ray.tune import Callback
 
+from surefoot.cluster_head import head_of, looked_after
 from surefoot.clusters import disconnect
 from surefoot.errors import RunError, StoppedError, SurefootError
 from surefoot.integrations.searching import HALVING, Hunt, distributions, sampler
@@ -39,9 +40,9 @@ def try_on_ray(hunt: Hunt, study: Any, n_over: int, listen: Listener) -> dict[Pa
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    join(hunt.placement)
+    head = head_of(join(hunt.placement))
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), looked_after(head):
             warnings.simplefilter("ignore")  # Ray's own, of things that nobody here uses
             news = _News(hunt, n_over, listen)
             _tuner(hunt, study, n_over, news).fit()

@@ -12,6 +12,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from surefoot.atomic import replacing, write_bytes
 from surefoot.errors import InputError
 
 EVERY = 1.0  # seconds between two moments at which what was written is sent
+_DIGITS = 19  # of the largest whole number that a step can be
 LOSS = "batch/loss"  # in every step's record, so it tells how far a log goes
 
 
@@ -125,9 +127,10 @@ class Csv(Writer):
     def _start(self, step: int) -> Any:
         kept = []
         if self._path.exists():
-            with self._path.open(newline="", encoding="utf-8", errors="replace") as file:
-                rows = list(csv.reader(line.replace("\0", "") for line in file))[1:]
-            kept = [row for row in rows if len(row) == 5 and row[0].isdecimal() and int(row[0]) < step]
+            with self._path.open(newline="", encoding="utf-8", errors="replace") as file, suppress(csv.Error):
+                for row in csv.reader(line.replace("\0", "") for line in file):  # a torn quote ends what can be read
+                    if len(row) == len(self.COLUMNS) and _is_step(row[0]) and int(row[0]) < step:
+                        kept.append(row)
         with replacing(self._path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([self.COLUMNS, *kept])
         return self._path.open("a", newline="", encoding="utf-8")
@@ -216,6 +219,11 @@ class TensorBoard(Writer):
     def abandon(self) -> None:
         """Close the file, whatever is left to write."""
         self.close(failed=True)
+
+
+def _is_step(text: str) -> bool:
+    """Return whether a text is the number of a step, not of hundreds of digits."""
+    return text.isdecimal() and len(text) < _DIGITS
 
 
 def _events() -> tuple[Any, Any, Any]:

@@ -10,6 +10,8 @@ from typing import Any
 from surefoot.errors import InputError
 from surefoot.records._lines import ANEW
 
+_LARGEST = 1e300
+
 
 def read_object(path: Path, numbers: Sequence[str] = ()) -> dict[str, Any]:
     """Read an object.
@@ -28,7 +30,12 @@ def read_object(path: Path, numbers: Sequence[str] = ()) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         found = None
-    is_ours = isinstance(found, dict) and all(isinstance(found.get(key), int | float) for key in numbers)
+    is_ours = isinstance(found, dict) and all(_is_number(found.get(key)) for key in numbers)
     if not is_ours:
         raise InputError(f"Expected what surefoot wrote, but {path} is damaged. {ANEW}")
     return dict(found)
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number that can be counted with; JSON has whole numbers of any length."""
+    return isinstance(value, int | float) and abs(value) < _LARGEST

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from surefoot.cluster_head import head_of
 from surefoot.clusters import LOCAL, connect, disconnect
 from surefoot.errors import InputError, RunError, SurefootError
 from surefoot.records.remote import download
@@ -24,6 +25,7 @@ from surefoot.studies.engine import Job, make
 from surefoot.studies.stored import make_stored
 
 PAUSE = 0.2  # seconds to wait for news
+PATIENCE = 5.0  # seconds for the inbox to answer, before it is looked whether anything still does
 
 
 class RayEngine:
@@ -42,6 +44,7 @@ class RayEngine:
 
     def __init__(self, placement: Placement, n_jobs: int) -> None:
         self._ray = join(placement)
+        self._head = head_of(self._ray)
         self.slots = placement.jobs or n_jobs
         self._inbox = self._ray.remote(num_cpus=0, max_restarts=-1)(_Inbox).remote()
         # A worker that dies is this project's to deal with: the second attempt is counted and told like any other.
@@ -54,10 +57,16 @@ class RayEngine:
         self._running[self._task.remote(number, job, self._inbox, str(Path.cwd()))] = number, job
 
     def progress(self) -> Iterable[tuple[int, int, int, float]]:
-        """Empty the inbox."""
+        """Empty the inbox.
+
+        Raises:
+            RunError: If the head of the cluster is lost.
+        """
+        self._head.check()
         found: list[tuple[int, int, int, float]] = []
-        with suppress(self._ray.exceptions.RayActorError):  # its machine is gone; it comes back on another one
-            found = self._ray.get(self._inbox.take.remote())
+        lost = self._ray.exceptions.RayActorError  # its machine is gone; it comes back on another one
+        with suppress(lost, self._ray.exceptions.GetTimeoutError):
+            found = self._ray.get(self._inbox.take.remote(), timeout=PATIENCE)
         if not found:
             time.sleep(PAUSE)
         return found
@@ -87,10 +96,11 @@ class RayEngine:
         return number, None
 
     def close(self) -> None:
-        """Stop what still runs and leave the cluster."""
-        for task in self._running:
-            self._ray.cancel(task, force=True)
-        self._ray.kill(self._inbox)
+        """Stop what still runs and leave the cluster; one that has lost its head can be told nothing."""
+        if not self._head.is_lost:
+            for task in self._running:
+                self._ray.cancel(task, force=True)
+            self._ray.kill(self._inbox)
         disconnect()
 
 
