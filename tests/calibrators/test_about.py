@@ -57,3 +57,11 @@ def test_a_temperature_that_is_no_number_is_refused(tmp_path: Path, number: str)
     path.write_text(f'{{"calibrator": "temperature", "temperature": {number}, "fitted_on": "calibration"}}')
     with pytest.raises(InputError, match="Expected a number as temperature of a saved calibrator, but got"):
         load(path)
+
+
+@pytest.mark.parametrize("number", ["0", "-1.5"])
+def test_a_temperature_that_would_turn_classes_round_is_refused(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(f'{{"calibrator": "temperature", "temperature": {number}, "fitted_on": "calibration"}}')
+    with pytest.raises(InputError, match=f"Expected a temperature above 0, but got {number}"):
+        load(path)

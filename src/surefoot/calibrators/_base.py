@@ -44,8 +44,10 @@ class Calibrator(ABC):
             Calibrator._kinds[cls.name] = cls
 
     def __post_init__(self) -> None:
-        """Make arrays float64 and read-only."""
+        """Make arrays float64 and read-only, and refuse a temperature that would turn the order of classes round."""
         for key, value in self._fields().items():
+            if key == "temperature" and not value > 0:
+                raise InputError(f"Expected a temperature above 0, but got {value}. Fit it again.")
             if isinstance(value, np.ndarray):
                 frozen = np.array(value, np.float64)
                 frozen.setflags(write=False)
