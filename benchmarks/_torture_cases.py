@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from _torture_folders import consistent
 from _torture_inputs import KINDS
 from _torture_made import FORMATS, Draws, generated, mutated, odd_rows, rows
 from tests.crashes import nursery
@@ -84,6 +85,8 @@ def prepare(home: Path, small: Path) -> None:
         (home / "begun" / "run" / name).unlink()
     found = json.loads(_type(FOLDERS["measure"], files))
     (home / "curvature.json").write_text(json.dumps(next(each[-1] for each in found.values())))
+    if wrong := consistent(files):
+        raise SystemExit(f"Expected a judge that agrees on an unchanged run, but found {wrong}")
 
 
 def _type(words: str, folder: Path) -> str:
