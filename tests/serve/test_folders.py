@@ -158,6 +158,23 @@ def test_a_glance_tells_progress_cost_and_the_newest_numbers(tmp_path: Path) -> 
     assert (told["accuracy"], told["split"], told["seconds"], told["passes"]) == (0.7, "test", 1.5, 20)
 
 
+def test_a_finished_run_is_read_once_and_again_when_it_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = fake_run(tmp_path)
+    header = read_header(run.path)
+    assert header is not None
+    glance = Glance(header)
+    first = glance.look()
+    with monkeypatch.context() as patched:
+        patched.setattr("surefoot.serve.runs.read_object", lambda path: pytest.fail("it was read again"))
+        assert glance.look() == first
+    (run.path / "done.json").unlink()
+    assert glance.look()["state"] == "interrupted"
+    run.finish({"passes": 99, "seconds": 2.5})
+    assert (glance.look()["passes"], glance.look()["seconds"]) == (99, 2.5)
+
+
 def test_a_header_of_nonsense_is_shown_as_text(tmp_path: Path) -> None:
     run = fake_run(tmp_path)
     (run.path / "spec.json").write_text('{"id": 3, "spec": {"method": "x", "data": [], "epochs": "many"}, "data": 7}')

@@ -16,6 +16,8 @@ from surefoot.batches import count_batches
 from surefoot.serve.tail import Tail, newest_of_each, read_object
 
 Record = dict[str, Any]
+Stamp = tuple[int, int]
+NEVER: Stamp = (0, 0)
 LONGEST = 500  # characters of a text in the list
 DEPTH = 3  # folders of folders in which runs are looked for
 QUIET = 30.0  # seconds without a record after which a run without a lock counts as interrupted
@@ -158,7 +160,8 @@ class Glance:
 
     def __init__(self, header: Header) -> None:
         self.header = header
-        self._seen: tuple[float, int] | None = None
+        self._seen: Stamp | None = None
+        self._told: tuple[tuple[Stamp, Stamp], Record] | None = None
         self._step: Record = {}
         self._quality: Record = {}
         self._clock = Clock(header.path / "timing.jsonl")
@@ -167,11 +170,15 @@ class Glance:
     def look(self) -> Record:
         """Return state, progress, time, cost and the newest numbers, as plain JSON."""
         path = self.header.path
-        try:
-            found = (path / "steps.jsonl").stat()
-            stamp = found.st_mtime, found.st_size
-        except OSError:
-            stamp = 0.0, 0
+        stamp, ended = _stamp(path / "steps.jsonl"), _stamp(path / "done.json")
+        if ended != NEVER and self._told is not None and self._told[0] == (stamp, ended):
+            return self._told[1]  # nothing comes after the end
+        told = self._look(stamp)
+        self._told = (stamp, ended), told
+        return told
+
+    def _look(self, stamp: Stamp) -> Record:
+        path = self.header.path
         if stamp != self._seen:
             self._grew = -math.inf if self._seen is None else time.monotonic()
             self._seen = stamp
@@ -213,6 +220,15 @@ class Glance:
         self._lock_seen = self._lock_seen or state == "running"
         is_growing = not self._lock_seen and time.monotonic() - self._grew < QUIET
         return "running" if state == "interrupted" and is_growing else state
+
+
+def _stamp(path: Path) -> Stamp:
+    """Return when a file was last written, and its size."""
+    try:
+        found = path.stat()
+    except OSError:
+        return NEVER
+    return found.st_mtime_ns, found.st_size
 
 
 class Clock:
