@@ -85,7 +85,10 @@ def check(said: dict[str, Any], rows: Rows | None, limit: float) -> str:
     """Judge ``surefoot check --max-ece``: the ECE, and on which side of the limit it is."""
     if rows is None:
         return UNKNOWN
-    right, (one,) = measured(rows), said["checks"]
+    (one,) = said["checks"]
+    if one["metric"] == "risk_ece":  # of two classes: the risk of the second, in bins of equal counts
+        return UNKNOWN
+    right = measured(rows)
     found = _off("ece", one["value"], right["ece"], 2 * (right["near"] + right["ties"]) / right["n"])
     if said["broken"] and right["ece"] < limit - 1e-3:
         found.append(f"broken at an ECE of {right['ece']:.4f}, allowed {limit}")
