@@ -223,7 +223,8 @@ def understood(kind: str, name: str, files: Files, took: str) -> Rows | None:
 
 def _questions(content: bytes) -> Rows | None:
     try:
-        found = [json.loads(line) for line in content.decode().splitlines() if line.strip()]
+        every = [json.loads(line) for line in content.decode().splitlines() if line.strip()]
+        found = [row for row in every if row.get("filter") == every[0].get("filter")]  # those of others are left out
         scores = [[float(pair[0]) for pair in row["filtered_resps"]] for row in found]
         labels = np.asarray([int(row["target"]) for row in found])
     except Exception:  # whatever it is: there is no answer

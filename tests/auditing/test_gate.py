@@ -13,6 +13,7 @@ from scipy import stats
 
 import surefoot as sf
 from surefoot.auditing import check, load_baseline
+from surefoot.auditing.baseline import _checksum
 from surefoot.auditing.checked import Check, Gate
 from surefoot.errors import InputError
 from surefoot.metrics.bootstrap import bootstrap, paired_bootstrap
@@ -217,10 +218,14 @@ def test_a_baseline_of_something_else_is_refused(tmp_path: Path) -> None:
         sf.check(logits=two[0], labels=two[1], baseline=sick)
     bins = ([1], [[10**400]] * 3)
     odd = [{**values, "rows": {"n": 5}}, *({**values, "bins": each} for each in bins)]
-    for broken in ("{", "[]", "{}", *map(json.dumps, odd)):
+    signed = [{**each, "checksum": _checksum(each)} for each in odd]  # as if somebody had saved it so
+    for broken in ("{", "[]", "{}", *map(json.dumps, signed)):
         path.write_text(broken)
         with pytest.raises(InputError, match=r"main\.json is something else or incomplete"):
             sf.check(logits=three[0], labels=three[1], baseline=path)
+    path.write_text(json.dumps({**values, "n": values["n"] + 1}))
+    with pytest.raises(InputError, match=r"Expected a baseline as it was saved, but main\.json was changed since"):
+        sf.check(logits=three[0], labels=three[1], baseline=path)
     path.write_text(json.dumps({**values, "surefoot_baseline": 9}))
     with pytest.raises(InputError, match=r"Expected a baseline of edition 1, but main\.json has 9"):
         sf.check(logits=three[0], labels=three[1], baseline=path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from surefoot.records import RunFolder, find_runs
 from surefoot.records.environment import environment
 from surefoot.schema import Predictions, Rows
 from surefoot.studies.compare import make_spec
+from tests.runs import fake_run
 
 SPEC = make_spec("csam", seed=4)
 
@@ -204,3 +206,12 @@ def test_what_trackers_saw_is_found_among_steps_that_were_read_already(tmp_path:
     run = RunFolder(tmp_path)
     run.append_steps([{"step": 1, "loss": 2.0}, {"step": 1, "tracker": "quality", "test/ece": 0.1}])
     assert run.tracked(run.steps()) == run.tracked() == [{"step": 1, "tracker": "quality", "test/ece": 0.1}]
+
+
+def test_a_spec_that_lacks_something_is_told_as_damage(tmp_path: Path) -> None:
+    run = fake_run(tmp_path)
+    spec = json.loads((run.path / "spec.json").read_text())
+    del spec["spec"]["augment"]
+    (run.path / "spec.json").write_text(json.dumps(spec))
+    with pytest.raises(InputError, match=r"spec\.json is damaged\. Make the run anew with --fresh"):
+        _ = run.spec

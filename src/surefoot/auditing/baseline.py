@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 import json
 import math
 import zlib
@@ -70,6 +71,7 @@ class Baseline:
                 "losses": {key: _pack(each) for key, each in rows.losses.items()},
             },
         }
+        values["checksum"] = _checksum(values)
         with written(path) as here:
             write_text(here, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
 
@@ -96,6 +98,11 @@ def load_baseline(path: Path | str) -> Baseline:
         values = json.loads(path.read_text(encoding="utf-8"))
         edition = values["surefoot_baseline"]
         if edition == _EDITION:
+            if values["checksum"] != _checksum(values):
+                raise InputError(
+                    f"Expected a baseline as it was saved, but {path.name} was changed since. Make it again with "
+                    f"surefoot check PREDICTIONS --save-baseline {path.name}."
+                )
             return _read(values)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, zlib.error) as error:
         raise InputError(
@@ -126,6 +133,12 @@ def _read(values: dict[str, Any]) -> Baseline:
         rows=found,
     )
     return Baseline(str(values["file"]), int(values["n_bins"]), summary)
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    """Hash all values but the hash, however they are laid out in the file."""
+    rest = {key: value for key, value in values.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(sums: ValueSums) -> dict[str, float]:

@@ -111,7 +111,12 @@ class RunFolder:
     @property
     def spec(self) -> RunSpec:
         """What determines the run."""
-        return RunSpec.from_json(self._header()["spec"])
+        try:
+            return RunSpec.from_json(self._header()["spec"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"Expected what surefoot wrote, but {self.path / 'spec.json'} is damaged. {ANEW}"
+            ) from error
 
     @property
     def data(self) -> Record:
