@@ -32,11 +32,15 @@ def reaching(address: str) -> Iterator[None]:
     except Exception as error:  # each file system has exceptions of its own
         if isinstance(error, OSError) and error.errno in OURS:
             raise
-        reason = next(iter(str(error).strip().splitlines()), "").rstrip(".")
         raise InputError(
-            f"Expected to reach {address}, but it fails ({type(error).__name__}: {harmless(reason)}). "
+            f"Expected to reach {address}, but it fails ({type(error).__name__}: {reason_of(error)}). "
             "Check the address, the connection and your credentials, and run the same command again."
         ) from error
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of what an error says, harmless and without its full stop, to stand in a sentence."""
+    return harmless(next(iter(str(error).strip().splitlines()), "").rstrip("."))
 
 
 def reached(file: IO[bytes], address: str) -> IO[bytes]:

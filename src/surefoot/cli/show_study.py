@@ -60,7 +60,7 @@ def _print(saved: SavedResult) -> None:
     values = saved.values
     print(harmless(f"{values['claim']}: {values['question']}"), end="\n\n")
     if not is_finished(values):
-        print(harmless(f"Not finished: {progress(values)}; what follows is of these alone."), end="\n\n")
+        print(harmless(f"Not finished: {progress(values)}; what follows is of the others alone."), end="\n\n")
     print(harmless(f"{rule_of(values)}"), end="\n\n")
     print(
         harmless(f"Published: {values['source'] or 'nothing'}. Measured: {measured_on(values)}, mean ± sd."), end="\n\n"

@@ -14,9 +14,8 @@ import tempfile
 from pathlib import Path
 
 from surefoot.errors import InputError
-from surefoot.harmless import harmless
 from surefoot.places import file_system
-from surefoot.reaching import OURS, reaching
+from surefoot.reaching import OURS, reaching, reason_of
 from surefoot.records._ownership import check_ours
 from surefoot.records.store import RunFolder
 
@@ -161,9 +160,8 @@ def _unpack(packed: Path, run: Path, there: str) -> None:
     except (tarfile.TarError, ValueError, EOFError, OverflowError, OSError) as error:
         if isinstance(error, OSError) and error.errno in OURS:
             raise
-        reason = next(iter(str(error).strip().splitlines()), "").rstrip(".")
         raise InputError(
-            f"Expected the archive of a run, but {there} is damaged or none ({harmless(reason)}). "
+            f"Expected the archive of a run, but {there} is damaged or none ({reason_of(error)}). "
             "Remove it there, and run the same command again to make the run anew."
         ) from error
 

@@ -49,8 +49,8 @@ def page_of(
         *([f"Begun, and not judged before all runs are made: {', '.join(map(progress, begun))}."] if begun else []),
         *([f"Not run yet: {', '.join(missing)}."] if missing else []),
         "Below stand the rule of each with the day on which it was fixed, all its numbers and the command. "
-        "`surefoot study show A4 --out figures` draws the figures of one from its file in "
-        f"[{folder}]({folder}), which holds the records of its runs too.",
+        f"`surefoot study show {(results or begun)[0]['claim']} --out figures` draws the figures of one from its file "
+        f"in [{folder}]({folder}), which holds the records of its runs too.",
         *(_section(values, [f"{folder}/{name}" for name in figures.get(values["study"], ())]) for values in results),
     ]
     return "\n\n".join(parts) + "\n"
