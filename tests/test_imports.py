@@ -17,6 +17,7 @@ LAYERS = {
         *("schema", "errors", "registry", "seeding", "modes", "structure", "scaling", "batches", "outputs"),
         *("imported", "options", "method", "metric_keys", "config", "grid", "moment", "corrections", "__init__"),
         *("space", "clusters", "cluster_head", "ranks", "places", "reaching", "logs", "harmless", "atomic", "troubles"),
+        "json_values",
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
     2: {"ensembles", "prediction_sets", "training", "records", "statistics", "steering"},

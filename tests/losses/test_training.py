@@ -78,6 +78,9 @@ class Memory(RunFolder):
         self.kept.extend(records)
         return 0
 
+    def hash_of_steps(self, size: int) -> str:
+        return ""
+
 
 def train(method: str, splits: Splits, path: Path, epochs: int = 4, model: str = "mlp:width=16") -> Trainee:
     spec = parse_method(method, {"lr": 0.05})

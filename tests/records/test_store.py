@@ -19,6 +19,7 @@ from surefoot.studies.compare import make_spec
 from tests.runs import fake_run
 
 SPEC = make_spec("csam", seed=4)
+ECE: dict[str, object] = {"split": "test", "calibrator": None, "metric": "ece", "value": 0.1}
 
 
 def started(path: Path) -> RunFolder:
@@ -32,14 +33,14 @@ def test_a_folder_gives_back_what_was_written(tmp_path: Path) -> None:
     folder.append_steps([{"step": 1, "loss": 0.5}])
     folder.add_seconds(1, 0.25)
     folder.add_seconds(2, 0.5)
-    folder.write_measures([{"metric": "ece", "value": 0.1}])
+    folder.write_measures([ECE])
     logits, names = np.array([[0.5, 1.5]], np.float32), ("cat", "dog")
     folder.write_predictions(Predictions(logits, np.array([1]), "test", class_names=names))
     again = RunFolder(tmp_path / "run")
     assert (again.run_id, again.spec, again.data) == ("abc", SPEC, {"fingerprint": "f"})
     assert again.steps() == [{"step": 1, "loss": 0.5}]
     assert again.seconds() == 0.75
-    assert again.measures() == [{"metric": "ece", "value": 0.1}]
+    assert again.measures() == [ECE]
     assert again.predictions("test").logits.tolist() == [[0.5, 1.5]]
     assert again.predictions("test").class_names == names
     assert again.done() is None
@@ -47,7 +48,13 @@ def test_a_folder_gives_back_what_was_written(tmp_path: Path) -> None:
     assert again.done() == {"passes": 3, "seconds": 1.0}
 
 
-@given(st.lists(st.dictionaries(st.text(), st.floats(allow_nan=False) | st.text() | st.none() | st.integers())))
+VALUES = st.floats(allow_nan=False) | st.text() | st.none() | st.integers()
+NAMES = st.text().filter(lambda name: "/" not in name)  # those with a slash are of numbers
+
+
+@given(
+    st.lists(st.builds(lambda record, step: {**record, "step": step}, st.dictionaries(NAMES, VALUES), st.integers(0)))
+)
 def test_records_survive_the_disk(tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, object]]) -> None:
     folder = started(tmp_path_factory.mktemp("run"))
     folder.append_steps(records)
@@ -91,9 +98,67 @@ def test_damaged_records_are_refused_by_name(tmp_path: Path) -> None:
     folder.append_steps([{"step": 1}])
     with pytest.raises(InputError, match=r"Expected 99 bytes of records in .*steps\.jsonl.*--fresh"):
         folder.cut_back(99, 1)
-    (tmp_path / "measures.jsonl").write_bytes(b'{"metric": "ece"}\n{"met\n{}\n')
+    folder.write_measures([ECE])
+    with (tmp_path / "measures.jsonl").open("ab") as file:
+        file.write(b'{"met\n{}\n')
     with pytest.raises(InputError, match=r"line 2 of .*measures\.jsonl.*--fresh"):
         folder.measures()
+
+
+def test_records_that_a_checkpoint_vouches_for_are_those_that_were_written(tmp_path: Path) -> None:
+    folder, path = started(tmp_path), tmp_path / "steps.jsonl"
+    size = folder.append_steps([{"step": 1, "loss": 0.5}])
+    written = folder.hash_of_steps(size)
+    folder.append_steps([{"step": 2, "loss": 0.25}])
+    path.write_bytes(path.read_bytes().replace(b"0.25", b"0.35"))  # behind the checkpoint: about to be made again
+    folder.cut_back(size, 1, written)
+    assert folder.steps() == [{"step": 1, "loss": 0.5}]
+    path.write_bytes(path.read_bytes().replace(b"0.5", b"0.6"))
+    with pytest.raises(InputError, match=r"bytes of .*steps\.jsonl as they were written.*damaged.*--fresh"):
+        folder.cut_back(size, 1, written)
+
+
+BINNED = {**ECE, "metric": "reliability", "bins": {"count": [1, 2], "confidence": [0.1, 0.9], "accuracy": [0, 1]}}
+SHIFTED = {"n": 5, "corruption": "fog", "severity": 1, "ood": None, "published": None, "accuracy": 0.5}
+SHIFTED |= {"ece": 0.1, "nll": 1.0, "detection": {"energy": {"auroc": 0.5, "fpr95": None}}}
+KINDS = {
+    "steps": [{"step": 1, "loss": 0.5}, {"step": 1, "tracker": "quality", "test/ece": None, "test/nll": float("inf")}],
+    "tracked": [{"step": 1, "tracker": "quality", "test/ece": 0.1}],
+    "measures": [ECE, BINNED, {**ECE, "metric": "constant_accuracy", "lead": 0.1, "lead_error": 0.01}],
+    "shift": [SHIFTED, {**SHIFTED, "detection": None, "ece": None}],
+}
+DAMAGES: dict[str, list[dict[str, object]]] = {
+    "steps": [{"loss": 0.5}, {"step": "1"}, {"step": True}, {"step": 1, "tracker": "quality", "test/ece": "0.1"}],
+    "tracked": [{"step": 1}, {"tracker": "quality"}, {"step": 1, "tracker": 3}],
+    "measures": [
+        *({key: value for key, value in ECE.items() if key != left_out} for left_out in ECE),
+        {**ECE, "value": "0.1"},
+        {**ECE, "calibrator": 3},
+        {**ECE, "metric": "constant_accuracy"},
+        {**BINNED, "bins": [1, 2]},
+        {**BINNED, "bins": {"count": [1], "confidence": [0.5]}},
+        {**BINNED, "bins": {"count": [1, 2], "confidence": [0.5], "accuracy": [0.5]}},
+        {**BINNED, "bins": {"count": [1], "confidence": ["a"], "accuracy": [0.5]}},
+    ],
+    "shift": [
+        *({key: value for key, value in SHIFTED.items() if key != left_out} for left_out in SHIFTED),
+        {**SHIFTED, "detection": {"energy": {"fpr95": 0.1}}},
+        {**SHIFTED, "detection": {"energy": 3}},
+        {**SHIFTED, "n": None},
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "damage"), [(kind, damage) for kind, each in DAMAGES.items() for damage in each])
+def test_a_line_that_lacks_something_is_refused_by_name(kind: str, damage: dict[str, object], tmp_path: Path) -> None:
+    folder, path = started(tmp_path), tmp_path / f"{kind}.jsonl"
+    read = {"steps": folder.steps, "tracked": folder.tracked_later, "measures": folder.measures, "shift": folder.shift}
+    path.write_text("".join(json.dumps(record) + "\n" for record in KINDS[kind]))
+    assert read[kind]() == KINDS[kind]
+    with path.open("a") as file:
+        file.write(json.dumps(damage) + "\n")
+    with pytest.raises(InputError, match=rf"line {len(KINDS[kind]) + 1} of .*{kind}\.jsonl lacks something.*--fresh"):
+        read[kind]()
 
 
 def test_only_one_process_writes(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from surefoot.atomic import replacing, write_text
 from surefoot.errors import InputError
+from surefoot.json_values import is_number
 from surefoot.places import fetched
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions, SplitName
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 _ROWS_AT_ONCE = 1 << 20
-_LARGEST = 1e300
 _NUMBERS = ("float", "int")  # how fields with one number are declared
 
 
@@ -140,7 +140,7 @@ class Calibrator(ABC):
                 f"{', '.join(sorted(Calibrator._kinds))}. If it is your own, import its module first."
             )
         for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # subclasses are dataclasses
-            if field.type in _NUMBERS and not _is_number(given[field.name]):
+            if field.type in _NUMBERS and not is_number(given[field.name]):
                 raise InputError(
                     f"Expected a number as {field.name} of a saved calibrator, but got {given[field.name]!r}. "
                     "Fit it again."
@@ -169,10 +169,6 @@ class Calibrator(ABC):
                 save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, aside, metadata=header)
         else:
             raise InputError(f"Expected a file name in .json or .safetensors, but got {path.name!r}. Choose one.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
 def load(path: Path | str) -> Calibrator:

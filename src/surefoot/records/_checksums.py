@@ -21,7 +21,7 @@ def write_checksums(folder: Path, names: Iterable[str]) -> None:
         folder: Holds the files.
         names: Their names in it.
     """
-    write_json(folder / CHECKSUMS, {name: _hash(folder / name) for name in sorted(names)})
+    write_json(folder / CHECKSUMS, {name: hash_of(folder / name) for name in sorted(names)})
 
 
 def check_file(folder: Path, name: str, todo: str) -> None:
@@ -61,13 +61,23 @@ def read_checksums(folder: Path, todo: str) -> dict[str, str]:
 def _compare(path: Path, wanted: str, todo: str) -> None:
     if not path.is_file():
         raise InputError(f"Expected {path} as it was written, but it is missing. {todo}")
-    if _hash(path) != wanted:
+    if hash_of(path) != wanted:
         raise InputError(f"Expected {path} as it was written, but it is damaged: its hash is another. {todo}")
 
 
-def _hash(path: Path) -> str:
-    found = hashlib.sha256()
+def hash_of(path: Path, size: int | None = None) -> str:
+    """Return the hash of a file.
+
+    Args:
+        path: The file.
+        size: How many of its first bytes; else all.
+
+    Returns:
+        Its SHA-256.
+    """
+    found, left = hashlib.sha256(), path.stat().st_size if size is None else size
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
+        while piece := file.read(min(_PIECE, left)):
             found.update(piece)
+            left -= len(piece)
     return found.hexdigest()

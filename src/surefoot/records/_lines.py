@@ -72,17 +72,18 @@ def keep_lines(path: Path, is_kept: Callable[[Record], bool]) -> None:
         os.truncate(path, size)
 
 
-def read_lines(path: Path) -> list[Record]:
+def read_lines(path: Path, is_ours: Callable[[Record], bool]) -> list[Record]:
     """Read all whole lines; none where there is no file.
 
     Args:
         path: The file.
+        is_ours: Says of a record whether it holds what belongs into this file.
 
     Returns:
         One record per line.
 
     Raises:
-        InputError: If a line is no record, though others follow it.
+        InputError: If a line is no record, though others follow it, or not of this file.
     """
     if not path.exists():
         return []
@@ -91,12 +92,12 @@ def read_lines(path: Path) -> list[Record]:
         found = json.loads(b"[" + b",".join(lines) + b"]")
     except (ValueError, RecursionError):
         found = []
-    if len(found) == len(lines) and all(isinstance(record, dict) for record in found):
+    if len(found) == len(lines) and all(isinstance(record, dict) and is_ours(record) for record in found):
         return list(found)
-    return [_record(line, number, path) for number, line in enumerate(lines, 1)]
+    return [_record(line, number, path, is_ours) for number, line in enumerate(lines, 1)]
 
 
-def _record(line: bytes, number: int, path: Path) -> Record:
+def _record(line: bytes, number: int, path: Path, is_ours: Callable[[Record], bool]) -> Record:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -104,5 +105,10 @@ def _record(line: bytes, number: int, path: Path) -> Record:
     if not isinstance(record, dict):
         raise InputError(
             f"Expected one JSON object per line, but line {number} of {path} is none: the file is damaged. {ANEW}"
+        )
+    if not is_ours(record):
+        raise InputError(
+            f"Expected what surefoot wrote, but line {number} of {path} lacks something or holds another kind of "
+            f"value: the file is damaged. {ANEW}"
         )
     return record

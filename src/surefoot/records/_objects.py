@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError
+from surefoot.json_values import is_number
 from surefoot.records._lines import ANEW
-
-_LARGEST = 1e300
 
 
 def read_object(path: Path, numbers: Sequence[str] = ()) -> dict[str, Any]:
@@ -30,12 +29,7 @@ def read_object(path: Path, numbers: Sequence[str] = ()) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         found = None
-    is_ours = isinstance(found, dict) and all(_is_number(found.get(key)) for key in numbers)
+    is_ours = isinstance(found, dict) and all(is_number(found.get(key)) for key in numbers)
     if not is_ours:
         raise InputError(f"Expected what surefoot wrote, but {path} is damaged. {ANEW}")
     return dict(found)
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a value is a number that can be counted with; JSON has whole numbers of any length."""
-    return isinstance(value, int | float) and abs(value) < _LARGEST

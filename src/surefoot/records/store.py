@@ -33,7 +33,8 @@ from surefoot.atomic import write_bytes, write_json
 from surefoot.config import RUN, run_words, to_toml
 from surefoot.errors import InputError
 from surefoot.records._arrays import array_files, read_predictions, read_rows, write_predictions, write_rows
-from surefoot.records._checksums import write_checksums
+from surefoot.records._checksums import hash_of, write_checksums
+from surefoot.records._kinds import is_measure, is_shift, is_step, is_timing, is_tracked
 from surefoot.records._lines import ANEW, append_lines, keep_lines, read_lines, to_lines
 from surefoot.records._lock import hold
 from surefoot.records._objects import read_object
@@ -158,15 +159,20 @@ class RunFolder:
         """
         return append_lines(self.path / "steps.jsonl", records, sync=sync)
 
-    def cut_back(self, size: int, step: int) -> None:
+    def hash_of_steps(self, size: int) -> str:
+        """Return the hash of so many first bytes of ``steps.jsonl``, for a checkpoint to vouch for them."""
+        return hash_of(self.path / "steps.jsonl", size)
+
+    def cut_back(self, size: int, step: int, wanted: str | None = None) -> None:
         """Forget what was recorded after a checkpoint, and whatever line a kill has torn.
 
         Args:
             size: Bytes that ``steps.jsonl`` had at the checkpoint.
             step: Number of steps that had been made.
+            wanted: Hash of those bytes; None where an older version wrote the checkpoint.
 
         Raises:
-            InputError: If records are missing that the checkpoint knows of.
+            InputError: If records are missing that the checkpoint knows of, or are not those.
         """
         path = self.path / "steps.jsonl"
         found = path.stat().st_size if path.exists() else 0
@@ -174,13 +180,18 @@ class RunFolder:
             raise InputError(
                 f"Expected {size:,} bytes of records in {path}, but it has {found:,}: the file is damaged. {ANEW}"
             )
+        if wanted is not None and self.hash_of_steps(size) != wanted:
+            raise InputError(
+                f"Expected the first {size:,} bytes of {path} as they were written, but they are damaged: their hash "
+                f"is another. {ANEW}"
+            )
         if found > size:
             os.truncate(path, size)
-        keep_lines(self.path / "timing.jsonl", lambda line: _is_timing(line) and line["step"] <= step)
+        keep_lines(self.path / "timing.jsonl", lambda line: is_timing(line) and line["step"] <= step)
 
     def steps(self) -> list[Record]:
         """Read all lines of ``steps.jsonl``."""
-        return read_lines(self.path / "steps.jsonl")
+        return read_lines(self.path / "steps.jsonl", is_step)
 
     def add_seconds(self, step: int, seconds: float, tracking: float = 0.0) -> None:
         """Note that the run up to ``step`` took so many seconds more, and how many of them trackers took."""
@@ -189,12 +200,12 @@ class RunFolder:
 
     def seconds(self) -> float:
         """Seconds spent on training so far, over all sessions, without those of trackers."""
-        lines = read_lines(self.path / "timing.jsonl")
+        lines = read_lines(self.path / "timing.jsonl", is_timing)
         return float(sum(line["seconds"] - line.get("tracking", 0.0) for line in lines))
 
     def tracking_seconds(self) -> float:
         """Seconds that trackers took so far, over all sessions."""
-        return float(sum(line.get("tracking", 0.0) for line in read_lines(self.path / "timing.jsonl")))
+        return float(sum(line.get("tracking", 0.0) for line in read_lines(self.path / "timing.jsonl", is_timing)))
 
     def write_predictions(self, predictions: Predictions) -> None:
         """Store the predictions of one split."""
@@ -222,7 +233,7 @@ class RunFolder:
 
     def measures(self) -> list[Record]:
         """Read all lines of ``measures.jsonl``."""
-        return read_lines(self.path / "measures.jsonl")
+        return read_lines(self.path / "measures.jsonl", is_measure)
 
     def write_tracked(self, records: Iterable[Record]) -> None:
         """Replace ``tracked.jsonl``."""
@@ -230,7 +241,7 @@ class RunFolder:
 
     def tracked_later(self) -> list[Record]:
         """Read all lines of ``tracked.jsonl``: what trackers saw after the fact."""
-        return read_lines(self.path / "tracked.jsonl")
+        return read_lines(self.path / "tracked.jsonl", is_tracked)
 
     def tracked(self, steps: Iterable[Record] | None = None) -> list[Record]:
         """Read what trackers saw: on the way, and after the fact where they were asked again.
@@ -253,7 +264,7 @@ class RunFolder:
 
     def shift(self) -> list[Record]:
         """Read all lines of ``shift.jsonl``: quality on shifted data."""
-        return read_lines(self.path / "shift.jsonl")
+        return read_lines(self.path / "shift.jsonl", is_shift)
 
     def finish(self, summary: Record) -> None:
         """Write the hashes of arrays, then ``done.json``: the run is finished."""
@@ -264,39 +275,3 @@ class RunFolder:
         """What :meth:`finish` wrote; None while the run is not finished."""
         path = self.path / "done.json"
         return read_object(path, ("passes", "seconds")) if path.exists() else None
-
-
-def find_runs(paths: Iterable[Path | str]) -> list[RunFolder]:
-    """Collect finished runs.
-
-    Args:
-        paths: Run folders, or folders that hold some.
-
-    Returns:
-        The finished runs, each once, in the order of the paths; within a folder the cheapest first.
-
-    Raises:
-        InputError: If a path does not exist or holds no finished run.
-    """
-    found: dict[Path, RunFolder] = {}
-    for path in map(Path, paths):
-        if not path.exists():
-            raise InputError(f"Expected a folder with runs, but {path} does not exist. Run `surefoot compare` first.")
-        here = [path] if (path / "spec.json").exists() else sorted(p.parent for p in path.glob("*/spec.json"))
-        runs = sorted((run for run in map(RunFolder, here) if run.done()), key=_cost)
-        if not runs:
-            raise InputError(
-                f"Expected finished runs, but {path} holds none. Let `surefoot compare` or `train` finish."
-            )
-        found.update((run.path.resolve(), run) for run in runs)
-    return list(found.values())
-
-
-def _is_timing(line: Record) -> bool:
-    """Return whether a line says, in numbers, at which step how many seconds were spent."""
-    values = (line.get("step"), line.get("seconds"), line.get("tracking", 0.0))
-    return all(isinstance(value, int | float) for value in values)
-
-
-def _cost(run: RunFolder) -> tuple[int, str]:
-    return (run.done() or {}).get("passes", 0), run.path.name

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.batches import count_batches
+from surefoot.json_values import is_number
 from surefoot.serve.tail import Tail, newest_of_each, read_object
 
 Record = dict[str, Any]
@@ -275,8 +276,7 @@ def of_tracker(records: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[
 
 def number(value: Any) -> float | None:
     """Return a finite number, or None for whatever else a file may hold."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and abs(value) < 1e300 else None
+    return value if is_number(value) else None
 
 
 def _whole(value: Any, least: int = 0) -> int:

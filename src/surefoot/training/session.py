@@ -84,7 +84,7 @@ class Session:
         self.trainee.ensemble.load_state_dict(state.get("ensemble", {}), state["members"])
         self.passes = state["passes"]
         self.panel.load_state_dict(state["panel"])
-        self._begin(state["steps_size"], state["step"])
+        self._begin(state["steps_size"], state["step"], state.get("steps_hash"))
         member = state.get("member", 0)
         if member < self.trainee.member:  # the one before has just ended, and this one starts
             return
@@ -132,11 +132,11 @@ class Session:
         batch = self._batch(self.splits.train.inputs[: len(rows)].to(self.device), rows)
         return self.trainee.loss.prepare(self.trainee.model, batch, self._scene(self.step - self.start))
 
-    def _begin(self, size: int, step: int) -> None:
+    def _begin(self, size: int, step: int, wanted: str | None = None) -> None:
         """Forget what was recorded after the checkpoint: it is about to be recorded again."""
         if not self.ranks.is_first:
             return
-        self.folder.cut_back(size, step)
+        self.folder.cut_back(size, step, wanted)
         if self.listener is not None:
             start = time.monotonic()
             self.listener.begin(self.folder)
@@ -156,7 +156,7 @@ class Session:
         if not self._is_finite():
             raise self._diverged("Expected finite weights, but got NaN or infinity. Lower the learning rate.")
         random, *others = self.ranks.everyone(random_state())
-        size = self.ranks.by_first(self._write_records)
+        size, vouched = self.ranks.by_first(self._write_records)
         is_spread_out = mesh_of(self.trainee.model) is not None
         if not (self.ranks.is_first or is_spread_out):
             return
@@ -165,6 +165,7 @@ class Session:
             "step": self.step,
             "passes": self.passes,
             "steps_size": size,
+            "steps_hash": vouched,
             "optimizer": self.trainee.optimizer.state_dict(),
             "schedule": self.trainee.schedule.state_dict(),
             "loss": dict(self.trainee.loss.state_dict()),
@@ -189,13 +190,13 @@ class Session:
             is_last=self.finished and self._is_last_member,
         )
 
-    def _write_records(self) -> int:
+    def _write_records(self) -> tuple[int, str]:
         now = time.monotonic()
         self.folder.add_seconds(self.step, now - self.clock, self.panel.take_seconds())
         self.clock = now
         size = self.folder.append_steps(self.pending, sync=True)
         self.pending.clear()
-        return size
+        return size, self.folder.hash_of_steps(size)
 
     def _is_finite(self) -> bool:
         """Return whether all weights are, on all ranks."""
