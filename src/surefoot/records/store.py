@@ -13,7 +13,7 @@
     tracked.jsonl        one line per tracker asked after the fact
     shift.jsonl          one line per corruption and severity, and per out-of-distribution data set
     checkpoint/          the newest state of the training, and until its end the one before
-    checksums.json       hashes of predictions and splits; a checkpoint has its own
+    checksums.json       hashes of predictions and splits; a checkpoint has its own, and that of the steps before it
     done.json            written last: this run is finished
 
 Everything but the two growing files is replaced whole. The growing ones are cut back to the last checkpoint when
