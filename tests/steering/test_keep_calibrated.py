@@ -197,6 +197,51 @@ def test_what_was_once_better_is_forgotten() -> None:
     assert restraints[-1] > 0.5
 
 
+def constant(scale: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Draw rows of two classes, alike but for noise that has nothing to do with their labels."""
+    draws = torch.Generator().manual_seed(seed)
+    return scale * torch.randn(ROWS, 2, generator=draws), torch.randint(2, (ROWS,), generator=draws)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_network_that_answers_like_a_constant_is_let_go(seed: int) -> None:
+    """It is calibrated, and has learned nothing: too large a radius may be why."""
+    optimizer = csam()
+    facts = KeepCalibrated(optimizer).step(*constant(0.01, seed))
+    assert facts.is_idle
+    assert optimizer.param_groups[0]["rho"] == pytest.approx(0.1 * math.exp(-0.5))
+    assert optimizer.outer.gamma == 0
+    assert "no better than a constant answer: rho 0.1 → 0.0607, gamma 1 → 0" in str(facts)
+
+
+def test_a_network_that_no_longer_learns_is_let_go_too() -> None:
+    """What no temperature repairs has grown worse, and yet ρ is not what to answer it with."""
+    optimizer = csam()
+    keeper = KeepCalibrated(optimizer)
+    assert not keeper.step(*made_rows(-0.3, classes=2)).is_idle
+    rho = optimizer.param_groups[0]["rho"]
+    facts = keeper.step(*constant(0.01))
+    assert facts.restraint == 1
+    assert optimizer.param_groups[0]["rho"] < rho
+
+
+def test_a_network_that_has_learned_noise_by_heart_is_not_let_go() -> None:
+    """Sure, and right as often as a coin: over-confident is what it is."""
+    facts = KeepCalibrated(csam()).step(*constant(5.0))
+    assert facts.push > 0
+    assert not facts.is_idle
+    assert facts.after["rho"] > 0.1
+
+
+def test_the_lead_is_that_over_the_shares_of_the_classes() -> None:
+    logits, labels = made_rows(0.3, classes=3)
+    signal, shares = signal_of(logits, labels), labels.bincount() / ROWS
+    alone = -(shares * shares.log()).sum().item()
+    assert signal.lead == pytest.approx(alone - signal.refined, abs=1e-6)
+    assert signal.has_learned
+    assert not signal_of(*constant(0.01)).has_learned
+
+
 def test_the_signal_and_its_error_are_those_of_many_draws() -> None:
     """Over 300 draws of 500 rows, the mean of log T is the truth, and its spread what each one says of itself."""
     found = [signal_of(*made_rows(0.4, 500, seed)) for seed in range(300)]

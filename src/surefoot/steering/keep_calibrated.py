@@ -36,6 +36,7 @@ class Steering:
         before: The knobs before, by name.
         after: The knobs after it.
         at_limit: Those that could not go further.
+        is_idle: Whether the network answers no better than a constant, and all knobs were let go for that.
     """
 
     signal: Signal
@@ -44,6 +45,7 @@ class Steering:
     before: Mapping[str, float]
     after: Mapping[str, float]
     at_limit: tuple[str, ...] = ()
+    is_idle: bool = False
 
     def __str__(self) -> str:
         """Say it in a line."""
@@ -51,6 +53,7 @@ class Steering:
         if not seen.is_known:
             return f"{seen.rows:,} rows tell nothing: all as it was"
         what = "over-confident" if self.push > 0 else "under-confident" if self.push < 0 else "calibrated, up to noise"
+        what = "no better than a constant answer" if self.is_idle else what
         did = [
             f"{name} {self.before[name]:.3g} → {new:.3g}" if new != self.before[name] else f"{name} {new:.3g}"
             for name, new in self.after.items()
@@ -79,6 +82,9 @@ class KeepCalibrated:
     lowest that it was (which is forgotten by a tenth per look), r = 1 − d/se, from 0 to 1 where ρ would go up: too far
     up, and a network does not learn; from −1 to 1 where it would go down: a network that is not sure enough because
     its labels are noisy would learn them by heart, and needs more of ρ instead. The same holds for the weight decay.
+
+    A network that answers no better than a constant is calibrated and has learned nothing, for which too large a radius
+    is one cause: where it is not over-confident either, all knobs are let go, u = −1/2.
 
     The held-out rows steer the training, so they are no test of calibration any more; keep others for that.
 
@@ -149,12 +155,14 @@ class KeepCalibrated:
         before = {knob.name: knob.value for knob in self.knobs}
         push = self._push(signal) if signal.is_known else 0.0
         restraint = self._restraint(signal, push) if signal.is_known else 1.0
+        if is_idle := signal.is_known and push <= 0 and not signal.has_learned:
+            push, restraint = -MOST, 1.0
         for knob in self.knobs:
             knob.turn(self.speed * push * (restraint if knob.cautious else 1.0))
         self.looks += 1
         after = {knob.name: knob.value for knob in self.knobs}
         stuck = tuple(knob.name for knob in self.knobs if knob.at_limit)
-        self.facts = Steering(signal, push, restraint, before, after, stuck)
+        self.facts = Steering(signal, push, restraint, before, after, stuck, is_idle)
         return self.facts
 
     def step_from(self, model: nn.Module, loader: Iterable[Any]) -> Steering:

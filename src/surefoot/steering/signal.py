@@ -11,6 +11,8 @@ from torch.nn import functional as F
 from surefoot.calibrators import fit_temperature
 from surefoot.schema import Predictions
 
+CLEAR = 2.0  # standard errors
+
 
 @dataclass(frozen=True)
 class Signal:
@@ -23,6 +25,8 @@ class Signal:
         gap_error: Its standard error.
         refined: NLL behind that temperature, in nats: what no temperature repairs.
         refined_error: Its standard error.
+        lead: By how much that is below the NLL of one constant answer, the classes' shares among the rows.
+        lead_error: Its standard error.
         rows: How many rows were looked at.
     """
 
@@ -32,12 +36,19 @@ class Signal:
     gap_error: float = math.nan
     refined: float = math.nan
     refined_error: float = math.nan
+    lead: float = math.nan
+    lead_error: float = math.nan
     rows: int = 0
 
     @property
     def is_known(self) -> bool:
         """Whether there is something to go by."""
         return math.isfinite(self.log_temperature) and math.isfinite(self.error)
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether the predictions are clear of one constant answer, which is calibrated and tells nothing."""
+        return self.lead > CLEAR * self.lead_error
 
 
 def signal_of(logits: Tensor, labels: Tensor) -> Signal:
@@ -76,6 +87,7 @@ def signal_of(logits: Tensor, labels: Tensor) -> Signal:
     scores = mean - z.gather(1, labels[:, None]).squeeze(1)
     curvature = ((q * z.square()).sum(1) - mean.square()).mean().item()
     losses = F.cross_entropy(z, labels, reduction="none")
+    leads = (n / labels.bincount()[labels]).log() - losses
     root = math.sqrt(n)
     return Signal(
         log_temperature=math.log(temperature),
@@ -84,5 +96,7 @@ def signal_of(logits: Tensor, labels: Tensor) -> Signal:
         gap_error=gaps.std().item() / root,
         refined=losses.mean().item(),
         refined_error=losses.std().item() / root,
+        lead=leads.mean().item(),
+        lead_error=leads.std().item() / root,
         rows=n,
     )
