@@ -229,8 +229,11 @@ def test_a_network_that_has_learned_noise_by_heart_is_not_let_go() -> None:
     """Sure, and right as often as a coin: over-confident is what it is."""
     facts = KeepCalibrated(csam()).step(*constant(5.0))
     assert facts.push > 0
-    assert not facts.is_idle
     assert facts.after["rho"] > 0.1
+    logits, labels = constant(5.0)
+    few = KeepCalibrated(csam()).step(logits[:40], labels[:40])  # too few for how large a temperature it takes
+    assert not facts.is_idle
+    assert not few.is_idle
 
 
 def test_the_lead_is_that_over_the_shares_of_the_classes() -> None:
@@ -238,8 +241,16 @@ def test_the_lead_is_that_over_the_shares_of_the_classes() -> None:
     signal, shares = signal_of(logits, labels), labels.bincount() / ROWS
     alone = -(shares * shares.log()).sum().item()
     assert signal.lead == pytest.approx(alone - signal.refined, abs=1e-6)
-    assert signal.has_learned
-    assert not signal_of(*constant(0.01)).has_learned
+    assert not signal.is_idle
+    assert signal_of(*constant(0.01)).is_idle
+
+
+def test_rows_too_few_to_tell_do_not_say_that_nothing_was_learned() -> None:
+    """Sixty rows of a network that is hardly sure of anything: its lead is within noise, and so is much more."""
+    logits, labels = made_rows(-0.5, 60, classes=2)
+    signal = signal_of(0.5 * logits, labels)
+    assert signal.lead < 4 * signal.lead_error
+    assert not signal.is_idle
 
 
 def test_the_signal_and_its_error_are_those_of_many_draws() -> None:

@@ -108,7 +108,8 @@ def test_knobs_move_from_epoch_to_epoch_and_are_recorded(tmp_path: Path, spec_of
         values = [start[knob], *turned(folder, knob)]
         assert len(set(values)) >= 3
         assert knobs_at_the_end(tmp_path)[knob] == values[-1]
-    seen = {"log_temperature", "error", "gap", "gap_error", "refined", "refined_error", "rows", "push", "restraint"}
+    seen = {"log_temperature", "error", "gap", "gap_error", "refined", "refined_error", "lead", "lead_error", "rows"}
+    seen |= {"push", "restraint"}
     for look, before in zip(found, [start["rho"], *turned(folder, "rho")], strict=False):
         assert {key for key in look if "/" in key} == {
             f"steering/{name}" for name in seen | {"rho", "gamma", "weight_decay"}

@@ -10,6 +10,9 @@ from surefoot.studies.results import SavedResult
 from surefoot.studies.reuse import merged, take_over
 from tests.runs import fake_run
 
+PLACE = {"n": 5, "corruption": "fog", "severity": 1, "ood": None, "published": None}
+SHIFTED = {**PLACE, "accuracy": None, "ece": None, "nll": None, "detection": None}
+
 
 def kept(path: Path, metric: str, quantity: str, *trackers: str) -> dict[str, Any]:
     """What a study keeps of a run: one measure, one tracked quantity."""
@@ -22,7 +25,7 @@ def kept(path: Path, metric: str, quantity: str, *trackers: str) -> dict[str, An
         "done": {"passes": 7, "steps": 7},
         "tracked": [{"step": 0, "tracker": "quality", quantity: 0.5}],
         "measures": [{"split": "test", "metric": metric, "calibrator": None, "value": 0.1}],
-        "shift": [{"corruption": "fog", "severity": 1, "metric": metric, "value": 0.2}],
+        "shift": [{**SHIFTED, metric: 0.2}],
     }
 
 
@@ -37,7 +40,7 @@ def test_a_run_has_what_each_study_kept_of_it(tmp_path: Path) -> None:
     (run,) = take_over({"r": ["a1", "a2"]}, results, tmp_path / "runs")
     assert {record["metric"] for record in run.measures()} == {"ece", "nll"}
     assert run.tracked() == [{"step": 0, "tracker": "quality", "test/ece": 0.5, "test/loss": 0.5}]
-    assert {record["metric"] for record in run.shift()} == {"ece", "nll"}
+    assert run.shift() == [{**SHIFTED, "ece": 0.2}, {**SHIFTED, "nll": 0.2}]
     assert run.tracking == Tracking(("quality", "margins"))
     assert run.done() == {"seconds": 5.0, "passes": 7, "steps": 7}
     assert merged([one]) == {**one, "tracking": {"trackers": ["quality"], "budget": None}}

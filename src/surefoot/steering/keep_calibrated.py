@@ -155,7 +155,7 @@ class KeepCalibrated:
         before = {knob.name: knob.value for knob in self.knobs}
         push = self._push(signal) if signal.is_known else 0.0
         restraint = self._restraint(signal, push) if signal.is_known else 1.0
-        if is_idle := signal.is_known and push <= 0 and not signal.has_learned:
+        if is_idle := signal.is_known and push <= 0 and signal.is_idle:
             push, restraint = -MOST, 1.0
         for knob in self.knobs:
             knob.turn(self.speed * push * (restraint if knob.cautious else 1.0))

@@ -12,6 +12,7 @@ from surefoot.calibrators import fit_temperature
 from surefoot.schema import Predictions
 
 CLEAR = 2.0  # standard errors
+NOTHING = 0.02  # of the NLL of a constant answer
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,13 @@ class Signal:
         return math.isfinite(self.log_temperature) and math.isfinite(self.error)
 
     @property
-    def has_learned(self) -> bool:
-        """Whether the predictions are clear of one constant answer, which is calibrated and tells nothing."""
-        return self.lead > CLEAR * self.lead_error
+    def is_idle(self) -> bool:
+        """Whether predictions are for certain no better than a constant answer, which is calibrated for nothing.
+
+        Those that are surer than right are something else: over-confident.
+        """
+        is_constant = self.lead + CLEAR * self.lead_error < NOTHING * (self.refined + self.lead)
+        return is_constant and self.gap <= CLEAR * self.gap_error
 
 
 def signal_of(logits: Tensor, labels: Tensor) -> Signal:
