@@ -36,7 +36,7 @@ SHARE = {
     "places": 0.05,
     "disk": 0.1,
     "kills": 0.25,
-    "ranks": 0.0,
+    "ranks": 0.0,  # takes as long as it takes, and so does the next
     "soak": 0.0,
 }  # of the time
 
@@ -50,8 +50,8 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=0)
     given = asked.parse_args()
     parts = given.only or PARTS
-    whole = sum(SHARE.get(part, 0.0) for part in parts)
-    share = {part: SHARE[part] / whole if part in SHARE else 1.0 for part in parts}
+    whole = sum(SHARE[part] for part in parts) or 1.0
+    share = {part: SHARE[part] / whole for part in parts}
     for part in parts:
         sys.stdout.flush()
         child = os.fork()
