@@ -23,6 +23,7 @@ TESTS = {
     "Ray head killed": "tests/studies/test_ray_head.py::test_a_comparison_loses_the_head_and_goes_on_with_another",
 }
 RANKS = ["--data", "digits", "--model", "mlp:width=16", "--epochs", "4", "--method", "csam:perturbation=synchronised"]
+PATIENCE = 600  # seconds, for one of them
 GROWTH = 1.15  # of memory, from the first third of a long comparison to the last
 
 
@@ -30,18 +31,18 @@ def _env() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
 
 
-def tests(seconds: float) -> dict[str, str]:
+def tests() -> dict[str, str]:
     """Run the tests of what is lost on several processes and machines; say how each ended."""
     found = {}
     for name, test in TESTS.items():
         words = [sys.executable, "-m", "pytest", test, "-p", "no:randomly"]
         try:
             done = subprocess.run(
-                words, cwd=ROOT, env=_env(), capture_output=True, text=True, timeout=seconds, check=False
+                words, cwd=ROOT, env=_env(), capture_output=True, text=True, timeout=PATIENCE, check=False
             )
             found[name] = "as documented" if not done.returncode else done.stdout[-600:]
         except subprocess.TimeoutExpired:
-            found[name] = f"not over after {seconds:.0f} s"
+            found[name] = f"not over after {PATIENCE} s"
     return found
 
 
