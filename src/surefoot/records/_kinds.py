@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from surefoot.json_values import is_number
@@ -52,10 +53,9 @@ def _is_value(value: Any) -> bool:
 
 
 def _is_bins(bins: Any) -> bool:
-    columns = [bins.get(key) if isinstance(bins, dict) else None for key in _BINS]
-    return all(isinstance(column, list) and all(map(_is_value, column)) for column in columns) and (
-        len({len(column) for column in columns if column is not None}) == 1
-    )
+    columns: list[Any] = [bins.get(key) for key in _BINS] if isinstance(bins, dict) else []
+    are_lists = bool(columns) and all(isinstance(column, list) for column in columns)
+    return are_lists and len(set(map(len, columns))) == 1 and all(map(_is_value, chain(*columns)))
 
 
 def _is_detection(found: Any) -> bool:

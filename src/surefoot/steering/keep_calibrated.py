@@ -36,7 +36,6 @@ class Steering:
         before: The knobs before, by name.
         after: The knobs after it.
         at_limit: Those that could not go further.
-        is_idle: Whether the network answers no better than a constant, and all knobs were let go for that.
     """
 
     signal: Signal
@@ -45,7 +44,11 @@ class Steering:
     before: Mapping[str, float]
     after: Mapping[str, float]
     at_limit: tuple[str, ...] = ()
-    is_idle: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the network answers no better than a constant, and all knobs were let go for that."""
+        return self.signal.is_idle and self.push < 0
 
     def __str__(self) -> str:
         """Say it in a line."""
@@ -155,14 +158,14 @@ class KeepCalibrated:
         before = {knob.name: knob.value for knob in self.knobs}
         push = self._push(signal) if signal.is_known else 0.0
         restraint = self._restraint(signal, push) if signal.is_known else 1.0
-        if is_idle := signal.is_known and push <= 0 and signal.is_idle:
+        if signal.is_known and signal.is_idle and push <= 0:
             push, restraint = -MOST, 1.0
         for knob in self.knobs:
             knob.turn(self.speed * push * (restraint if knob.cautious else 1.0))
         self.looks += 1
         after = {knob.name: knob.value for knob in self.knobs}
         stuck = tuple(knob.name for knob in self.knobs if knob.at_limit)
-        self.facts = Steering(signal, push, restraint, before, after, stuck, is_idle)
+        self.facts = Steering(signal, push, restraint, before, after, stuck)
         return self.facts
 
     def step_from(self, model: nn.Module, loader: Iterable[Any]) -> Steering:
