@@ -92,13 +92,18 @@ def resumed(home: Path, place: Path, folder: str, changed: str) -> str:
 def reported(said: dict[str, Any], place: Path) -> str:
     """Judge ``surefoot report``: what it shows is what the run's measures say, and these what its predictions say."""
     found, run = list[str](), place / "run"
-    lines = [json.loads(line) for line in (run / "measures.jsonl").read_text().splitlines() if line.strip()]
+    lines = _whole_lines(run / "measures.jsonl")
     (shown,) = said["rows"]
     for name in ("accuracy", "ece", "nll", "brier"):
         values = [each["value"] for each in lines if _is_of_test(each, name)]
         if name in shown and values and not np.isclose(shown[name]["mean"], values[-1], rtol=1e-6, atol=1e-9):
             found.append(f"{name} {shown[name]['mean']} where the run says {values[-1]}")
     return "; ".join(found)
+
+
+def _whole_lines(path: Path) -> list[dict[str, Any]]:
+    """Read a growing file; a last line without its end is what a process that was killed leaves, and does not count."""
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
 def _is_of_test(line: dict[str, Any], name: str) -> bool:
@@ -110,7 +115,7 @@ def consistent(place: Path) -> str:
     with np.load(place / "run" / "predictions" / "test.npz") as held:
         rows = Rows(softmax(held["logits"]), held["labels"], np.ones(len(held["labels"])))
     right = {**measured(rows), "nll": nll_of(rows)}
-    lines = [json.loads(line) for line in (place / "run" / "measures.jsonl").read_text().splitlines()]
+    lines = _whole_lines(place / "run" / "measures.jsonl")
     found = [each for each in lines if any(_is_of_test(each, name) for name in ("accuracy", "ece", "nll"))]
     bad = [each["metric"] for each in found if not np.isclose(each["value"], right[each["metric"]], atol=1e-4)]
     return f"measures that are not those of the predictions: {', '.join(bad)}" if bad or len(found) < 3 else ""

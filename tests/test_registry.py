@@ -7,7 +7,8 @@ import pytest
 from surefoot.errors import InputError, OptionError, UnknownNameError
 from surefoot.method import parse_method, split_methods
 from surefoot.options import Option
-from surefoot.registry import KINDS, OPTIMIZERS, Registry
+from surefoot.registry import KINDS, MODELS, OPTIMIZERS, Registry
+from surefoot.schema import PartSpec
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,13 @@ def test_unknown_names_come_with_close_matches() -> None:
 def test_unknown_options_come_with_close_matches() -> None:
     with pytest.raises(OptionError, match=r"Unknown option 'gama' for 'csam'.*Did you mean 'gamma'"):
         OPTIMIZERS.parse("csam:gama=2")
+
+
+def test_options_of_a_changed_file_are_refused_when_the_part_is_built() -> None:
+    with pytest.raises(OptionError, match=r"Unknown option 'widht' for 'mlp'.*Did you mean 'width'"):
+        MODELS.build(PartSpec("mlp", {"widht": 8}), (1, 2, 2), 3)
+    with pytest.raises(OptionError, match=r"Expected mlp:width to be a whole number, but got \[8\]"):
+        MODELS.build(PartSpec("mlp", {"width": [8]}), (1, 2, 2), 3)  # type: ignore[dict-item]
 
 
 def test_names_are_taken_once() -> None:

@@ -224,8 +224,12 @@ class Registry:
 
         Returns:
             Whatever the part makes.
+
+        Raises:
+            OptionError: If the options are not those of the part, as in a file that somebody changed.
         """
-        return self[spec.name].build(*args, **spec.options)
+        part = self[spec.name]
+        return part.build(*args, **part.spec(spec.options).options)
 
 
 def _make_part(name: str, function: Callable[..., Any], facts: Mapping[str, Any], source: str | None) -> Part:

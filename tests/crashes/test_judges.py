@@ -129,9 +129,12 @@ def test_wrong_folders_are_found(torture: Any, tmp_path: Path, run_command: RunC
     said = json.loads(run_command(*["report", "changed/run", "--out", "page.html", "--json"]).stdout)
     assert folders.consistent(place) == folders.reported(said, place) == ""
     assert folders.resumed(tmp_path, place, "finished", "run/steps.jsonl") == ""
+    measures = place / "run" / "measures.jsonl"
+    measures.write_bytes(measures.read_bytes() + b'{"metric": "e')  # torn: no line
+    assert folders.reported(said, place) == ""
+    measures.write_bytes(measures.read_bytes().removesuffix(b'{"metric": "e'))
     said["rows"][0]["ece"]["mean"] += 0.1
     assert folders.reported(said, place).startswith("ece ")
-    measures = place / "run" / "measures.jsonl"
     lines = [json.loads(line) for line in measures.read_text().splitlines()]
     measures.write_text("".join(json.dumps({**each, "value": 0.5}) + "\n" for each in lines if "value" in each))
     assert folders.consistent(place).startswith("measures that are not those of the predictions")
