@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from surefoot.assembly import assemble, splits_of, whole_horizon
 from surefoot.ensembles import innermost
-from surefoot.errors import InputError
+from surefoot.errors import InputError, OptionError, UnknownNameError
 from surefoot.imported import received
 from surefoot.moment import Moment
 from surefoot.records import RunFolder
@@ -65,22 +65,30 @@ def trained_model(folder: RunFolder, *, trust: bool = False) -> nn.Module:
 
 def _last(folder: RunFolder, trust: bool) -> tuple[Trainee, Splits]:
     """Rebuild a run as its last checkpoint has it."""
-    with received(folder.path, trust=trust):
-        return _rebuilt(folder)
-
-
-def _rebuilt(folder: RunFolder) -> tuple[Trainee, Splits]:
-    spec = folder.spec
-    splits = splits_of(spec)
-    if splits.fingerprint != folder.data["fingerprint"]:
-        raise InputError(
-            f"Expected the data that {folder.path} was trained on, but {spec.data} has changed since. "
-            "Bring the old data back, or train again."
-        )
     found = load_checkpoint(folder.checkpoints)
     if found is None:
         raise InputError(f"Expected a checkpoint, but {folder.path} has none. Run `surefoot train` again.")
-    return _restore(spec, splits, *found), splits
+    return _rebuilt(folder, trust, *found)
+
+
+def _rebuilt(
+    folder: RunFolder, trust: bool, weights: dict[str, Tensor], state: dict[str, Any]
+) -> tuple[Trainee, Splits]:
+    """Rebuild a run as one of its checkpoints has it, on the data that it was trained on."""
+    spec = folder.spec
+    try:
+        with received(folder.path, trust=trust):
+            splits = splits_of(spec)
+            if splits.fingerprint != folder.data["fingerprint"]:
+                raise InputError(
+                    f"Expected the data that {folder.path} was trained on, but {spec.data} has changed since. "
+                    "Bring the old data back, or train again."
+                )
+            return _restore(spec, splits, weights, state), splits
+    except (OptionError, UnknownNameError) as error:
+        raise InputError(
+            f"{error} It stands in {folder.path / 'spec.json'}, which is damaged or of another version."
+        ) from error
 
 
 def _restore(spec: RunSpec, splits: Splits, weights: dict[str, Tensor], state: dict[str, Any]) -> Trainee:
@@ -97,9 +105,7 @@ def _measure_checkpoint(
     folder: RunFolder, trackers: Sequence[str], trust: bool, weights: dict[str, Tensor], state: dict[str, Any]
 ) -> list[Record]:
     spec, step = folder.spec, state["step"]
-    with received(folder.path, trust=trust):
-        splits = splits_of(spec)
-        trainee = _restore(spec, splits, weights, state)
+    trainee, splits = _rebuilt(folder, trust, weights, state)
     length = whole_horizon(spec, splits, trainee.ensemble)
     epoch = step // length.steps_per_epoch
     moment = Moment(step, epoch, trainee.model, splits, loss=innermost(trainee.loss), optimizer=trainee.optimizer)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -74,6 +76,23 @@ def test_a_finished_run_can_be_measured_after_the_fact(small_npz: Path, tmp_path
     assert len(folder.tracked_later()) == 3
     with pytest.raises(InputError, match=r"no spec\.json"):
         measure(tmp_path / "nowhere", texts)
+
+
+def test_what_is_measured_after_the_fact_is_the_run_that_was_trained(small_npz: Path, tmp_path: Path) -> None:
+    """On other data, or with other parts, the numbers would be those of nothing that there ever was."""
+    data = shutil.copyfile(small_npz, tmp_path / "data.npz")
+    folder = run(make_spec("sgd", data=f"npz:{data}", model="mlp:width=8", epochs=1, batch_size=16), tmp_path / "run")
+    header = tmp_path / "run" / "spec.json"
+    told = header.read_text()
+    for was, now, says in (("width", "widht", "Unknown option 'widht'"), ("mlp", "mlq", "Unknown model 'mlq'")):
+        header.write_text(told.replace(f'"{was}"', f'"{now}"'))
+        with pytest.raises(InputError, match=rf"{says}.*It stands in .*spec\.json, which is damaged"):
+            measure(folder.path, ["quality"])
+    header.write_text(told)
+    arrays = dict(np.load(data))
+    np.savez(data, **{**arrays, "x_test": arrays["x_test"] + 1})
+    with pytest.raises(InputError, match=r"Expected the data that .*run was trained on, but npz.* has changed since"):
+        measure(folder.path, ["quality"])
 
 
 def test_asking_for_more_makes_the_run_anew_and_asking_for_less_does_not(small_npz: Path, tmp_path: Path) -> None:

@@ -27,10 +27,9 @@ def build_model(spec: PartSpec, splits: Splits, width: int = 1) -> nn.Module:
     Raises:
         InputError: If the part returns no module, or one that does not fit the data.
     """
-    function = MODELS[spec.name].build
     shape = (width * splits.input_shape[0], *splits.input_shape[1:]) if width > 1 else splits.input_shape
-    wanted = (shape, width * splits.n_classes) if positional(function) else ()
-    model = function(*wanted, **spec.options)
+    wanted = (shape, width * splits.n_classes) if positional(MODELS[spec.name].build) else ()
+    model = MODELS.build(spec, *wanted)
     if not isinstance(model, nn.Module):
         raise InputError(
             f"Expected {spec.name} to return an nn.Module, but got {type(model).__name__}. Return the network."
