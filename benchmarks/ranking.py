@@ -19,8 +19,8 @@ from surefoot.auditing._reading import Reading, read
 from surefoot.auditing._slices import judge_slices
 from surefoot.auditing._slicing import slicing_of
 from surefoot.auditing.audit import audit_source
-from surefoot.auditing.files import open_predictions
 from surefoot.auditing.ranking import Ranking, rank_read
+from surefoot.sources.files import open_predictions
 
 CLASSES = 10
 MANY = 400_000  # examples for the true NLL of a model

@@ -37,6 +37,7 @@ ROOMS = [
     "calibrators",
     "prediction_sets",
     "auditing",
+    "sources",
     "steering",
     "training",
     "trackers",

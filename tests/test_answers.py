@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
-from surefoot.auditing._scores import FittedTo
 from surefoot.cli import main
 from surefoot.errors import RunError
+from surefoot.sources.scores import FittedTo
 from surefoot.studies.engine import _readable
 from surefoot.troubles import told
 from tests.runs import fake_run

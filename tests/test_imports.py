@@ -20,7 +20,7 @@ LAYERS = {
         "json_values",
     },
     1: {"data", "models", "losses", "optim", "metrics", "calibrators", "margins", "curvature"},
-    2: {"ensembles", "prediction_sets", "training", "records", "statistics", "steering"},
+    2: {"ensembles", "prediction_sets", "sources", "training", "records", "statistics", "steering"},
     3: {
         "trackers",
         "evaluate",

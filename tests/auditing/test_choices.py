@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot.auditing import _source, audit, compare_audits
+from surefoot.auditing import audit, compare_audits
 from surefoot.errors import InputError
 from tests.conftest import RunCommand
 
@@ -142,7 +142,7 @@ def test_later_rows_of_another_length_are_refused_with_the_flag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [[0.0, 1.0, 2.0]] * 30_000 + [[1.0, 2.0]] * 10  # beyond the first rows, which look like classes
-    monkeypatch.setattr(_source, "VALUES_AT_ONCE", 1 << 14)
+    monkeypatch.setattr("surefoot.sources.source.VALUES_AT_ONCE", 1 << 14)
     path = write(tmp_path / "a.jsonl", rows, [0] * len(rows))
     with pytest.raises(InputError, match=r"row 30000 has 2 where others have 3 in a.jsonl.*--form choices"):
         sf.audit(path)

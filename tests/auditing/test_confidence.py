@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import surefoot as sf
-from surefoot.auditing._confidence import confidences, judgements
 from surefoot.errors import InputError
 from surefoot.schema import Predictions
+from surefoot.sources._confidence import confidences, judgements
 from tests.conftest import RunCommand
 
 

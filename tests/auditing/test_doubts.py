@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surefoot.auditing import audit, open_predictions
+from surefoot.auditing import audit
 from surefoot.auditing._walking import read
 from surefoot.errors import InputError
+from surefoot.sources import open_predictions
 from tests.auditing.made import made, softmax
 from tests.conftest import RunCommand
 

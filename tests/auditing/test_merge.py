@@ -18,18 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import surefoot as sf
-from surefoot.auditing import Audit, _reading, _walking, audit, audit_part, compare_audits, open_predictions
+from surefoot.auditing import Audit, _reading, _walking, audit, audit_part, compare_audits
 from surefoot.auditing._asked import Asked
 from surefoot.auditing._confidence_counts import Cells
 from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._engine import HERE, M, Step
 from surefoot.auditing._labels_read import collect_labels
-from surefoot.auditing._plan import count_rows
 from surefoot.auditing._repair import rescore
 from surefoot.auditing._sampling import Sample, digest
 from surefoot.auditing._slicing import slicing_of
-from surefoot.auditing._source import Raw, Source
 from surefoot.errors import InputError
+from surefoot.sources import open_predictions
+from surefoot.sources.plan import count_rows
+from surefoot.sources.source import Raw, Source
 from tests.auditing.made import made, softmax, write
 from tests.auditing.same import differences, test_differences_are_seen
 

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot.auditing import _plan, _ray, audit_several, open_engine, open_predictions, several
-from surefoot.auditing._plan import plan
+from surefoot.auditing import _ray, audit_several, open_engine, several
 from surefoot.auditing._ray import RayEngine
-from surefoot.auditing._source import Raw, Source
 from surefoot.errors import InputError, RunError
+from surefoot.sources import open_predictions
+from surefoot.sources.plan import plan
+from surefoot.sources.source import Raw, Source
 from tests.auditing.made import made, softmax, write
 from tests.auditing.same import differences
 from tests.conftest import RunCommand
@@ -67,7 +68,7 @@ def engine(cluster: str) -> Iterator[RayEngine]:
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_plan, "LEAST_VALUES", 300)
+    monkeypatch.setattr("surefoot.sources.plan.LEAST_VALUES", 300)
 
 
 def write_groups(path: Path, n: int = 900, rows: int = 150) -> Path:

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 import surefoot as sf
-from surefoot.auditing import _reading, _source, audit
+from surefoot.auditing import _reading, audit
 from surefoot.errors import InputError
 from surefoot.schema import Predictions
+from surefoot.sources import source
 
 
 def made(shape: tuple[int, ...], axis: int, *, ignored: int = -100, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -36,8 +37,8 @@ CASES = {"pixels": ((3, 5, 6, 7), 1), "tokens": ((4, 9, 11), 2), "volumes": ((2,
 @pytest.mark.parametrize("way", ["npz", "npy", "fortran", "arrays", "tensors", "half", "batches", "generator"])
 @pytest.mark.parametrize("case", CASES)
 def test_values_are_those_of_the_rows(way: str, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_source, "VALUES_AT_ONCE", 40)  # so that pieces of a slab are read
-    monkeypatch.setattr(_source, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr("surefoot.sources.source.VALUES_AT_ONCE", 40)  # so that pieces of a slab are read
+    monkeypatch.setattr("surefoot.sources.source.ROWS_AT_ONCE", 4)
     shape, axis = CASES[case]
     logits, labels = made(shape, axis)
     if way == "half":
@@ -191,7 +192,7 @@ def test_tokens_can_be_fitted_on_but_not_written_over(tmp_path: Path) -> None:
 
 
 def test_a_stored_slab_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surefoot.auditing._stored import StoredArray
+    from surefoot.sources._stored import StoredArray
 
     sizes = []
     read = StoredArray._read
@@ -204,4 +205,4 @@ def test_a_stored_slab_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
     logits, labels = made((2, 400, 1000), 2)
     np.savez(tmp_path / "a.npz", logits=logits, labels=labels)
     audit(tmp_path / "a.npz")
-    assert max(sizes) <= _source.VALUES_AT_ONCE  # and not the 400,000 values of one sequence
+    assert max(sizes) <= source.VALUES_AT_ONCE  # and not the 400,000 values of one sequence

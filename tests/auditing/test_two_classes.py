@@ -12,10 +12,10 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from surefoot.auditing import audit, compare_audits
-from surefoot.auditing._positive import choose_positive
 from surefoot.errors import InputError
 from surefoot.metrics.risk import judge_risk, ranking
 from surefoot.report.audit_page import write_audit_page
+from surefoot.sources.positive import choose_positive
 from tests.conftest import RunCommand
 from tests.report.browser import drawn_page
 from tests.report.test_page import figures

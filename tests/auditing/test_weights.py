@@ -14,13 +14,13 @@ import torch
 from surefoot.auditing import audit, compare_audits
 from surefoot.auditing._counted import ValueSums, Weighing, counted
 from surefoot.auditing._measures import SHOWN, measure
-from surefoot.auditing._source import Raw, Source
 from surefoot.auditing._walking import read
 from surefoot.auditing.audit import audit_source
 from surefoot.auditing.result import Audit
 from surefoot.errors import InputError
 from surefoot.metrics.mean_losses import Losses
 from surefoot.metrics.verdict import verdict_of_sums
+from surefoot.sources.source import Raw, Source
 from tests.auditing.made import made
 
 SITES = np.array(["oslo", "lima"])

@@ -7,12 +7,13 @@ import pytest
 import torch
 from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
-from surefoot.auditing import _forms, audit
+from surefoot.auditing import audit
 from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._repair import _score, _score_wide
 from surefoot.auditing._sampling import Sample, numbers
 from surefoot.metrics._wide import OF_WIDE, wide_rows
 from surefoot.registry import METRICS
+from surefoot.sources import forms
 
 
 def _made(n=600, words=30, dtype=np.float32):
@@ -48,9 +49,9 @@ def test_the_first_of_equals_is_predicted_and_large_logits_do_not_overflow():
 
 def _both(monkeypatch, source, **options):
     """Audit without classes being told apart, with the softmax written down and without."""
-    monkeypatch.setattr(_forms, "MOST_CLASSES", 10)
+    monkeypatch.setattr(forms, "MOST_CLASSES", 10)
     (wide,) = audit(source, kind="logits", **options)
-    monkeypatch.setattr(_forms, "OF_WIDE", ())
+    monkeypatch.setattr(forms, "OF_WIDE", ())
     monkeypatch.setattr("surefoot.auditing._repair.is_wide", lambda *_: False)
     (plain,) = audit(source, kind="logits", **options)
     return wide, plain
@@ -82,7 +83,7 @@ def test_an_audit_is_the_same_as_with_the_softmax(monkeypatch, weighted):
 
 
 def test_values_are_those_of_torchmetrics(monkeypatch):
-    monkeypatch.setattr(_forms, "MOST_CLASSES", 10)
+    monkeypatch.setattr(forms, "MOST_CLASSES", 10)
     logits, labels = _made()
     batches = ((z[None], y[None]) for z, y in zip(np.split(logits, 4), np.split(labels, 4), strict=True))
     (found,) = audit(batches, kind="logits")
@@ -95,7 +96,7 @@ def test_values_are_those_of_torchmetrics(monkeypatch):
 
 
 def test_other_metrics_take_the_softmax(monkeypatch):
-    monkeypatch.setattr(_forms, "MOST_CLASSES", 10)
+    monkeypatch.setattr(forms, "MOST_CLASSES", 10)
     logits, labels = _made()
     (found,) = audit({"logits": logits, "labels": labels}, kind="logits", metrics="top_k_accuracy:k=3,nll")
     ranks = (logits > logits[np.arange(600), labels][:, None]).sum(1)
@@ -106,7 +107,7 @@ def test_a_repair_of_wide_rows_is_scored_like_others():
     logits, labels = map(torch.from_numpy, _made())
     by, sums = torch.full((600,), 1.7, dtype=torch.float64), []
     for score, wide in ((_score, False), (_score_wide, True)):
-        bins, losses = _forms.bins_of("multiclass", 15, wide=wide), ValueSums()
+        bins, losses = forms.bins_of("multiclass", 15, wide=wide), ValueSums()
         score(logits, by, labels, None, bins, losses)
         sums.append((bins.sums, losses.mean))
     torch.testing.assert_close(sums[0][0], sums[1][0], rtol=1e-6, atol=1e-5)

@@ -128,10 +128,11 @@ def audit(
         >>> report.verdict.accuracy.estimate, round(report.verdict.gap.estimate, 4)
         (0.5, 0.35)
     """
-    from surefoot.auditing import audit_several, is_path, open_engine
+    from surefoot.auditing import audit_several, open_engine
+    from surefoot.sources import is_path
 
     if is_model(source):
-        from surefoot.auditing import hold_outputs
+        from surefoot.sources import hold_outputs
 
         if len(others) != 1:
             raise InputError(
@@ -180,7 +181,7 @@ def read_source(
     Raises:
         InputError: If there are none, or several things are said at once.
     """
-    from surefoot.auditing import check_counting, check_meaning
+    from surefoot.sources import check_counting, check_meaning
 
     arrays = {name: value for name, value in (("logits", logits), ("probs", probs)) if not isinstance(value, bool)}
     said = [name for name, value in (("logits", logits), ("probs", probs), ("percent", percent)) if value is True]
@@ -225,7 +226,7 @@ def read_form(
     Raises:
         InputError: If there is no such form, or no such way to normalise.
     """
-    from surefoot.auditing import check_form, check_normalise
+    from surefoot.sources import check_form, check_normalise
 
     said = {
         "form": None if form is None else check_form(form, "--form"),
@@ -238,7 +239,7 @@ def read_form(
 
 def in_memory(source: Any) -> Any:
     """Read what is in memory once; a path stays a path, and so do several that are read as one."""
-    from surefoot.auditing import hold, is_batches, is_path
+    from surefoot.sources import hold, is_batches, is_path
 
     return source if is_path(source) or is_batches(source) else hold(source)
 
@@ -255,7 +256,7 @@ def with_arrays(source: Any, group: Any) -> Any:
     Raises:
         InputError: If the predictions are in a file, or there is not one array for each name.
     """
-    from surefoot.auditing import is_path, with_columns
+    from surefoot.sources import is_path, with_columns
 
     if not isinstance(group, Mapping) or not group:
         return source
@@ -276,6 +277,6 @@ def with_arrays(source: Any, group: Any) -> Any:
 
 def hold_arrays(arrays: Mapping[str, Any], class_names: Sequence[str]) -> Any:
     """Read arrays by name, with the names of the classes."""
-    from surefoot.auditing import hold
+    from surefoot.sources import hold
 
     return hold({**arrays, "class_names": list(class_names)} if class_names else arrays)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from surefoot.auditing._names import Kind
-from surefoot.auditing._paths import find_files
-from surefoot.auditing._readers import TABLES, read_table, table_suffix
-from surefoot.auditing._scores import FittedTo, has_labels
-from surefoot.auditing._source import Source
-from surefoot.auditing._told import Told
-from surefoot.auditing._writers import Layout
 from surefoot.auditing.audit import choose_one
-from surefoot.auditing.files import open_predictions
 from surefoot.errors import InputError
+from surefoot.sources.files import open_predictions
+from surefoot.sources.names import Kind
+from surefoot.sources.paths import find_files
+from surefoot.sources.readers import TABLES, read_table, table_suffix
+from surefoot.sources.scores import FittedTo, has_labels
+from surefoot.sources.source import Source
+from surefoot.sources.told import Told
+from surefoot.sources.writers import Layout
 
 
 def whole(path: Path) -> Path:

@@ -11,10 +11,10 @@ from surefoot.auditing._engine import Step
 from surefoot.auditing._measures import wanted
 from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._slicing import Slicing
-from surefoot.auditing._source import Source
 from surefoot.auditing._walking import collect
 from surefoot.auditing.thresholds import risks_of
 from surefoot.errors import InputError
+from surefoot.sources.source import Source
 
 
 @dataclass(frozen=True)

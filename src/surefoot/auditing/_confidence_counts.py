@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from torch import Tensor
 
-from surefoot.auditing._labels import Array
 from surefoot.auditing._sampling import numbers
 from surefoot.errors import InputError
+from surefoot.sources.labels import Array
 
 _NINES = 12  # cells become ever finer towards 1: a thousandth of what is missing to it, down to 1e-12
 _MOST_KEPT = 200_000  # weighted rows that are counted, of all and of each group

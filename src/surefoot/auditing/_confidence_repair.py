@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.auditing._forms import CALIBRATORS_OF
-from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import Reading
 from surefoot.auditing._repair import CalibratorEffect, is_repaired
 from surefoot.calibrators.temperature import fit_temperature
@@ -19,6 +17,8 @@ from surefoot.metrics.interval import Interval
 from surefoot.metrics.verdict import CalibrationVerdict, verdict_of_sums
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
+from surefoot.sources.forms import CALIBRATORS_OF
+from surefoot.sources.labels import Array
 
 _ROWS = 200_000  # on which repairs are fitted and scored
 _FEW = 5  # right or wrong ones; a repair fitted on fewer says nothing

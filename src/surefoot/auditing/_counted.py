@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.auditing._labels import Array
 from surefoot.auditing._sampling import digest
-from surefoot.auditing._source import Chunk, Source, rows_per_chunk
 from surefoot.metrics.mean_losses import Losses
+from surefoot.sources.labels import Array
+from surefoot.sources.source import Chunk, Source, rows_per_chunk
 
 
 @dataclass

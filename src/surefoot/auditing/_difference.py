@@ -8,7 +8,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import part_of
 from surefoot.auditing._summary import Summary
 from surefoot.auditing.better import scaled
@@ -16,6 +15,7 @@ from surefoot.metrics.ece_interval import ece_difference
 from surefoot.metrics.interval import Interval, no_interval
 from surefoot.metrics.mean_losses import loss
 from surefoot.metrics.paired import paired_share
+from surefoot.sources.labels import Array
 
 GAPS = ("confidence_gap", "risk_gap")
 _ERRORS = ("ece", "risk_ece", *GAPS)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from surefoot.auditing._choices import counts_of
-from surefoot.auditing._labels import Array
-from surefoot.auditing._source import SUM_TOLERANCE, Source
 from surefoot.errors import InputError
+from surefoot.sources.choices import counts_of
+from surefoot.sources.labels import Array
+from surefoot.sources.source import SUM_TOLERANCE, Source
 
 CLEAR = 4.0  # standard errors: by chance once in 30,000 files
 _HINT = 2.5  # standard errors from which a shift by one is worth a word

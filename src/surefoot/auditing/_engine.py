@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from surefoot.auditing._reading import OnRows
-from surefoot.auditing._source import Source
+from surefoot.sources.source import Source
 
 
 class Merges(Protocol):

@@ -12,18 +12,18 @@ from surefoot.auditing._asked import Asked
 from surefoot.auditing._confidence_repair import of_confidence
 from surefoot.auditing._counted import weight_notes
 from surefoot.auditing._engine import HERE, Engine
-from surefoot.auditing._forms import MOST_CLASSES
 from surefoot.auditing._measures import BESIDE_RISK, IN_TABLE, by_chance, measure
 from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._repair import repair
 from surefoot.auditing._slices import judge_slices
-from surefoot.auditing._source import Source
 from surefoot.auditing._two_classes import two_classes
 from surefoot.auditing.result import Audit
 from surefoot.auditing.thresholds import find_thresholds
 from surefoot.errors import InputError
 from surefoot.metrics.aurc import risk_coverage
 from surefoot.metrics.verdict import verdict_of_sums
+from surefoot.sources.forms import MOST_CLASSES
+from surefoot.sources.source import Source
 
 
 def finish_audit(

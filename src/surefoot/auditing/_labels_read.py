@@ -9,13 +9,13 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from surefoot.auditing._counted import Spans, ValueSums, Weighing, counted, weights_of
-from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import OnRows, join_spans, room_for
 from surefoot.auditing._sampling import Sample, halves
-from surefoot.auditing._source import Source
-from surefoot.auditing._weights import no_weight_at_all
 from surefoot.errors import InputError
 from surefoot.metrics.multilabel import LabelStream
+from surefoot.sources.labels import Array
+from surefoot.sources.source import Source
+from surefoot.sources.weights import no_weight_at_all
 
 TINY = 1e-7  # stands in for a probability of 0 where log-odds are needed
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from surefoot.auditing._forms import fitting
 from surefoot.auditing._reading import Reading, part_of
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metrics
@@ -24,6 +23,7 @@ from surefoot.metrics.shares import exact_ends
 from surefoot.registry import Part
 from surefoot.schema import Form
 from surefoot.seeding import generator
+from surefoot.sources.forms import fitting
 
 SHOWN = (
     *("accuracy", "confidence_gap", "ece", "debiased_ece", "ada_ece", "smooth_ece", "kce", "rms_ce", "mce"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from surefoot.auditing._source import Source
 from surefoot.errors import InputError
 from surefoot.schema import Form
+from surefoot.sources.source import Source
 
 
 def check_plain(source: Source, forms: Collection[Form], where: str) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from surefoot.auditing._engine import M, Step
-from surefoot.auditing._plan import Part, count_rows, placed, plan
 from surefoot.auditing._reading import OnRows
-from surefoot.auditing._source import Source
-from surefoot.auditing._window import seen_through
 from surefoot.cluster_head import EVERY, head_of
 from surefoot.clusters import connect, disconnect
 from surefoot.errors import InputError, RunError
+from surefoot.sources.plan import Part, count_rows, placed, plan
+from surefoot.sources.source import Source
+from surefoot.sources.window import seen_through
 
 ATTEMPTS = 3  # at a part whose worker died
 Node = tuple[int, int]  # consecutive parts: the first, and the one behind the last

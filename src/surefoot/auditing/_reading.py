@@ -14,20 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.auditing._choices import with_possible_truth
 from surefoot.auditing._confidence_counts import ConfidenceCounts
 from surefoot.auditing._counted import ValueSums, Weighing
 from surefoot.auditing._doubts import doubts_about
-from surefoot.auditing._forms import Bins
-from surefoot.auditing._labels import Array
 from surefoot.auditing._sampling import Sample
-from surefoot.auditing._source import Source
-from surefoot.auditing._weights import no_weight_at_all
 from surefoot.errors import InputError
 from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream
 from surefoot.registry import Part
 from surefoot.schema import Form, Predictions
+from surefoot.sources.choices import with_possible_truth
+from surefoot.sources.forms import Bins
+from surefoot.sources.labels import Array
+from surefoot.sources.source import Source
+from surefoot.sources.weights import no_weight_at_all
 
 SAMPLED_VALUES = 2_000_000  # rows × classes that are kept to fit a temperature on
 LEAST_SAMPLED = 2_000  # rows, however many classes there are

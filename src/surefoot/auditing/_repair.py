@@ -12,17 +12,17 @@ from torch import Tensor
 
 from surefoot.auditing._counted import ValueSums
 from surefoot.auditing._engine import HERE, Engine
-from surefoot.auditing._forms import Bins, as_confidence, bins_of, is_wide
-from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._sampling import halves
-from surefoot.auditing._source import Source, rows_per_chunk
 from surefoot.auditing._walking import walk
 from surefoot.calibrators.temperature import HIGHEST, LOWEST, fit_temperature
 from surefoot.metrics._wide import wide_rows
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.reliability import Consistency, Reliability
 from surefoot.metrics.verdict import verdict_of_sums
+from surefoot.sources.forms import Bins, as_confidence, bins_of, is_wide
+from surefoot.sources.labels import Array
+from surefoot.sources.source import Source, rows_per_chunk
 
 TOO_FEW = 20  # rows; a temperature fitted on fewer says nothing
 LEFT = 0.25  # of the gap, and of the ECE, that may be left for a repair to be called one

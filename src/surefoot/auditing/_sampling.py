@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 
-from surefoot.auditing._choices import joined
-from surefoot.auditing._labels import Array
 from surefoot.seeding import derive
+from surefoot.sources.choices import joined
+from surefoot.sources.labels import Array
 
 _MOST_PARTS = 64
 _GATHERED = 1 << 27  # bytes that may be there twice for a moment

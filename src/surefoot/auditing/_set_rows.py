@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import OnRows
 from surefoot.auditing._sampling import Sample, halves
-from surefoot.auditing._source import Source
 from surefoot.auditing._walking import log_probs
 from surefoot.logs import finite_logs
 from surefoot.schema import Predictions
+from surefoot.sources.labels import Array
+from surefoot.sources.source import Source
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from functools import partial
 import numpy as np
 
 from surefoot.auditing._engine import HERE, Engine
-from surefoot.auditing._groups import Part, read_group
-from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import OnRows
 from surefoot.auditing._sampling import Sample
-from surefoot.auditing._source import Source
 from surefoot.errors import InputError
+from surefoot.sources.groups import Part, read_group
+from surefoot.sources.labels import Array
+from surefoot.sources.source import Source
 
 MOST_SLICES = 50  # of one column or crossing
 PARTS = 5  # of numbers of which there are more

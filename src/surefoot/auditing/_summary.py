@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from surefoot.auditing._counted import ValueSums
-from surefoot.auditing._labels import Array
 from surefoot.auditing._measures import measure
-from surefoot.auditing._positive import Positive
 from surefoot.auditing._reading import MOST_RANKED, Reading, part_of
 from surefoot.auditing._two_classes import RISK_ROWS
 from surefoot.metrics import top_label
@@ -21,6 +19,8 @@ from surefoot.metrics.interval import Interval, no_interval
 from surefoot.metrics.mean_losses import loss_of_parts
 from surefoot.metrics.risk import ranking, risk_of_sums, risk_sums
 from surefoot.metrics.shares import accuracy_of_sums, exact_ends, gap_of_sums
+from surefoot.sources.labels import Array
+from surefoot.sources.positive import Positive
 
 OF_BINS = ("accuracy", "confidence_gap", "ece")
 OF_RISK = ("risk_gap", "risk_ece")

@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.auditing._labels import Array
-from surefoot.auditing._positive import Positive, choose_positive
 from surefoot.auditing._reading import Reading
 from surefoot.auditing._repair import CalibratorEffect, is_repaired
 from surefoot.calibrators.temperature import fit_temperature
@@ -20,6 +18,8 @@ from surefoot.metrics.shares import exact_ends
 from surefoot.metrics.verdict import Finding
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
+from surefoot.sources.labels import Array
+from surefoot.sources.positive import Positive, choose_positive
 
 RISK_ROWS = 200_000  # on which risks are ranked and repairs are fitted and scored
 FEW_EVENTS = 5  # of a class; a repair fitted on fewer says nothing

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from surefoot.auditing._label_shift import ScoredRows
-from surefoot.auditing._labels import Array
-from surefoot.auditing._memory import Held, as_column, hold
-from surefoot.auditing._names import take_apart
-from surefoot.auditing._readers import table_suffix
 from surefoot.auditing._sampling import Sample
-from surefoot.auditing._scores import FittedTo, Scores, find_held_scores, find_scores, has_labels
-from surefoot.auditing._source import Source
-from surefoot.auditing._told import Told
-from surefoot.auditing.files import SUFFIXES, is_path
 from surefoot.errors import InputError
 from surefoot.places import place
+from surefoot.sources.files import SUFFIXES, is_path
+from surefoot.sources.labels import Array
+from surefoot.sources.memory import Held, as_column, hold
+from surefoot.sources.names import take_apart
+from surefoot.sources.readers import table_suffix
+from surefoot.sources.scores import FittedTo, Scores, find_held_scores, find_scores, has_labels
+from surefoot.sources.source import Source
+from surefoot.sources.told import Told
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,18 @@ from torch import Tensor
 
 from surefoot.auditing._confidence_counts import ConfidenceCounts
 from surefoot.auditing._counted import Spans, ValueSums, counted, weights_of
-from surefoot.auditing._forms import as_confidence, bins_of, has_classes, is_mean, is_wide, scale_of, top_of
-from surefoot.auditing._kind import no_probabilities
-from surefoot.auditing._labels import Array
 from surefoot.auditing._reading import ALWAYS, MOST_RANKED, SAMPLED_VALUES, B, OnRows, Reading, part_of, room_for
 from surefoot.auditing._sampling import digest, halves
-from surefoot.auditing._source import SUM_TOLERANCE, Chunk, Source
 from surefoot.logs import finite_logs
 from surefoot.metrics import Stream
 from surefoot.metrics._weights import require_weights
 from surefoot.metrics._wide import wide_rows
 from surefoot.registry import Part
 from surefoot.schema import Form
+from surefoot.sources.forms import as_confidence, bins_of, has_classes, is_mean, is_wide, scale_of, top_of
+from surefoot.sources.kind import no_probabilities
+from surefoot.sources.labels import Array
+from surefoot.sources.source import SUM_TOLERANCE, Chunk, Source
 
 if TYPE_CHECKING:
     from surefoot.auditing._slicing import Slicing

@@ -12,18 +12,9 @@ from torch import Tensor
 
 from surefoot.auditing._applying import check_classes, layout_of, left_out, names_of, open_labelled, whole
 from surefoot.auditing._counted import ValueSums
-from surefoot.auditing._labels import Array
-from surefoot.auditing._others import Others, others_of
-from surefoot.auditing._positive import choose_positive
-from surefoot.auditing._readers import TABLES, table_suffix
 from surefoot.auditing._reading import OnRows, Reading
-from surefoot.auditing._scores import FittedTo, Scores, find_scores
-from surefoot.auditing._source import Source
-from surefoot.auditing._told import Told
 from surefoot.auditing._walking import read, walk
-from surefoot.auditing._writers import check_format, open_sink
 from surefoot.auditing.calibrate import Origin
-from surefoot.auditing.files import files_of
 from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.errors import InputError, SplitError
 from surefoot.metrics import Stream
@@ -32,6 +23,15 @@ from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.interval import Interval
 from surefoot.places import place, written
 from surefoot.records import check_output
+from surefoot.sources.files import files_of
+from surefoot.sources.labels import Array
+from surefoot.sources.others import Others, others_of
+from surefoot.sources.positive import choose_positive
+from surefoot.sources.readers import TABLES, table_suffix
+from surefoot.sources.scores import FittedTo, Scores, find_scores
+from surefoot.sources.source import Source
+from surefoot.sources.told import Told
+from surefoot.sources.writers import check_format, open_sink
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def apply(
         out: The file to write; its ending says the format. What else the file has, such as ids, is kept.
         model: Which one, where the file holds several.
         on_rows: Called while reading.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         ECE and NLL before and after, where there are labels.

@@ -11,24 +11,24 @@ import numpy as np
 import torch
 
 from surefoot.auditing._applying import check_classes, layout_of, left_out, names_of, open_labelled, whole
-from surefoot.auditing._labels import Array
-from surefoot.auditing._names import Kind
-from surefoot.auditing._others import Others, others_of
-from surefoot.auditing._readers import TABLES, table_suffix
 from surefoot.auditing._reading import OnRows
-from surefoot.auditing._scores import FittedTo, Scores, find_scores
 from surefoot.auditing._set_rows import rows_of
-from surefoot.auditing._source import Source
-from surefoot.auditing._told import Told
 from surefoot.auditing._walking import read
-from surefoot.auditing._writers import check_format, open_sink
 from surefoot.auditing.calibrate import Origin
-from surefoot.auditing.files import files_of
 from surefoot.auditing.result import plain
 from surefoot.errors import InputError, SplitError
 from surefoot.places import place, written
 from surefoot.prediction_sets import PredictionSets, SetMeasures, SetSums, load_sets, load_sets_about
 from surefoot.records import check_output
+from surefoot.sources.files import files_of
+from surefoot.sources.labels import Array
+from surefoot.sources.names import Kind
+from surefoot.sources.others import Others, others_of
+from surefoot.sources.readers import TABLES, table_suffix
+from surefoot.sources.scores import FittedTo, Scores, find_scores
+from surefoot.sources.source import Source
+from surefoot.sources.told import Told
+from surefoot.sources.writers import check_format, open_sink
 
 ADDED = ("set", "set_size")
 
@@ -76,7 +76,7 @@ def apply_sets(
         model: Which one, where the file holds several.
         trust: Import a score of others that the sets name.
         on_rows: Called while reading.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         How large sets are and, where there are labels, how often they hold the true class.

@@ -9,15 +9,15 @@ from typing import Any, Unpack
 from surefoot.auditing._asked import Asked
 from surefoot.auditing._engine import HERE, Engine
 from surefoot.auditing._finished import finish_audit
-from surefoot.auditing._names import Split
 from surefoot.auditing._reading import ALWAYS, OnRows, Reading
 from surefoot.auditing._slicing import slicing_of
-from surefoot.auditing._source import Source
-from surefoot.auditing._told import Told
 from surefoot.auditing.audit_labels import audit_labels
-from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import Audit
 from surefoot.errors import InputError
+from surefoot.sources.files import name_of, open_predictions
+from surefoot.sources.names import Split
+from surefoot.sources.source import Source
+from surefoot.sources.told import Told
 
 _WANTED: tuple[Split, ...] = ("test", "", "calibration", "train")  # the first that a model has is audited
 
@@ -41,7 +41,7 @@ def audit(
     was fitted on the other. Else the temperature is fitted on one half of the rows and scored on the other half.
 
     Args:
-        source: The file, or what is in memory; see :func:`~surefoot.auditing.files.open_predictions`.
+        source: The file, or what is in memory; see :func:`~surefoot.sources.files.open_predictions`.
         model: Audit this one only, of several in the file.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
@@ -50,7 +50,7 @@ def audit(
         risk: Shares of wrong answers that are allowed: finds the confidence above which to act.
         on_rows: Called while reading, with the rows read and their share of the file.
         engine: Who walks through the rows; else this process.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         One audit per model in the file.

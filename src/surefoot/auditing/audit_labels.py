@@ -11,14 +11,10 @@ from scipy.special import stdtrit
 
 from surefoot.auditing._counted import ValueSums, weight_notes
 from surefoot.auditing._engine import HERE, Engine
-from surefoot.auditing._forms import fitting
 from surefoot.auditing._label_words import LabelFound, LabelRepair, Labels
-from surefoot.auditing._labels import Array
 from surefoot.auditing._labels_read import TINY, LabelsRead, collect_labels
-from surefoot.auditing._names import Kind
 from surefoot.auditing._reading import OnRows
 from surefoot.auditing._repair import TOO_FEW, Repair, is_repaired
-from surefoot.auditing._source import Source
 from surefoot.auditing.result import Audit
 from surefoot.calibrators.temperature import fit_temperature
 from surefoot.metric_keys import read_metrics
@@ -29,6 +25,10 @@ from surefoot.metrics.multilabel import LabelStream
 from surefoot.metrics.risk import ranking
 from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
+from surefoot.sources.forms import fitting
+from surefoot.sources.labels import Array
+from surefoot.sources.names import Kind
+from surefoot.sources.source import Source
 
 _MEASURES = ("accuracy", "confidence_gap", "ece", "nll", "brier")
 _FEW = 5  # of a label that are true, or not; a repair fitted on fewer says nothing

@@ -18,12 +18,12 @@ import torch
 from surefoot import __version__
 from surefoot.atomic import write_text
 from surefoot.auditing._counted import ValueSums
-from surefoot.auditing._labels import Array
 from surefoot.auditing._summary import Rows, Summary
 from surefoot.auditing.result import plain
 from surefoot.errors import InputError
 from surefoot.metrics.interval import Interval
 from surefoot.places import place, written
+from surefoot.sources.labels import Array
 
 _EDITION = 1
 

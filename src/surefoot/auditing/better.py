@@ -10,7 +10,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from surefoot.auditing._forms import scale_of, top_of
 from surefoot.auditing._reading import Reading
 from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.ece_interval import ece_difference
@@ -20,6 +19,7 @@ from surefoot.metrics.paired import paired_gap, paired_share
 from surefoot.metrics.verdict import CalibrationVerdict
 from surefoot.registry import METRICS
 from surefoot.schema import Form
+from surefoot.sources.forms import scale_of, top_of
 
 Letter = Literal["A", "B"]
 _DRAWS = 1000

@@ -7,12 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from surefoot.auditing._forms import CALIBRATORS_OF, check_calibrator
 from surefoot.auditing._reading import OnRows, Reading
-from surefoot.auditing._told import Told
 from surefoot.auditing._walking import read
 from surefoot.auditing.audit import choose_one
-from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import plain
 from surefoot.calibrators import Calibrator, fit
 from surefoot.calibrators.compare import NONE, CalibratorComparison, OnStep, compare_calibrators, show_gain
@@ -20,6 +17,9 @@ from surefoot.calibrators.none import Unchanged
 from surefoot.errors import InputError, SplitError
 from surefoot.places import written
 from surefoot.registry import CALIBRATORS
+from surefoot.sources.files import name_of, open_predictions
+from surefoot.sources.forms import CALIBRATORS_OF, check_calibrator
+from surefoot.sources.told import Told
 
 COMPARED_VALUES = 200_000  # rows × classes on which all calibrators are compared
 LEAST_COMPARED = 2_000  # rows, where there are more classes
@@ -147,7 +147,7 @@ def calibrate(
         n_folds: Into how many parts the rows are divided to compare.
         on_rows: Called while reading.
         on_step: Called before every fit.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         The comparison and the calibrator.

@@ -8,15 +8,11 @@ from typing import Any, Unpack
 
 from surefoot.auditing._applying import check_classes
 from surefoot.auditing._reading import OnRows, Reading
-from surefoot.auditing._scores import FittedTo
 from surefoot.auditing._set_rows import rows_of, sampled_rows
 from surefoot.auditing._set_words import sentence_of
-from surefoot.auditing._source import Source
-from surefoot.auditing._told import Told
 from surefoot.auditing._walking import read
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.calibrate import COMPARED_VALUES, FITTED_VALUES, Origin
-from surefoot.auditing.files import name_of, open_predictions
 from surefoot.auditing.result import plain
 from surefoot.calibrators import Calibrator, load, load_about
 from surefoot.errors import InputError, SplitError
@@ -36,6 +32,10 @@ from surefoot.prediction_sets._rows import check_form
 from surefoot.prediction_sets.compare import rows_to_compare
 from surefoot.registry import SETS
 from surefoot.schema import Predictions
+from surefoot.sources.files import name_of, open_predictions
+from surefoot.sources.scores import FittedTo
+from surefoot.sources.source import Source
+from surefoot.sources.told import Told
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def conformal(
         model: Which one, where a file holds several.
         level: Of the intervals.
         on_rows: Called while reading.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         The sets and what they did.

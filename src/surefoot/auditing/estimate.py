@@ -9,20 +9,20 @@ from typing import Any, Unpack
 import torch
 
 from surefoot.auditing._plain_rows import check_plain
-from surefoot.auditing._positive import choose_positive
 from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._shifted import ReferenceRows, Shifted, shifted
-from surefoot.auditing._source import Source
-from surefoot.auditing._told import Told
 from surefoot.auditing._unlabelled import NewRows, read_new
 from surefoot.auditing._walking import read
 from surefoot.auditing.audit import choose_one
-from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.result import plain
 from surefoot.errors import InputError, ShiftError
 from surefoot.metrics.bootstrap import bootstrap_sums
 from surefoot.metrics.interval import Interval, check_level, no_interval
 from surefoot.seeding import generator
+from surefoot.sources.files import is_path, name_of, open_predictions
+from surefoot.sources.positive import choose_positive
+from surefoot.sources.source import Source
+from surefoot.sources.told import Told
 
 FEW = 30  # rows of either file; of fewer nothing can be said
 MOST = 50_000  # rows of each file that are drawn anew
@@ -104,13 +104,13 @@ def estimate(
 
     Args:
         new: Scores without labels: a file, a DataFrame, arrays by name, or an array.
-        reference: Predictions with labels; see :func:`~surefoot.auditing.files.open_predictions`.
+        reference: Predictions with labels; see :func:`~surefoot.sources.files.open_predictions`.
         model: Which one, where a file holds several.
         positive: Of two classes, the name or number of the one whose probability is the risk.
         n_bins: Number of bins.
         level: Of the intervals; and 1 − level is how often a reference that fits is refused.
         on_rows: Called while reading the reference.
-        **told: What names and values do not tell, of both; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell, of both; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         Estimates with intervals.

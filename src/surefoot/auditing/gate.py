@@ -10,17 +10,17 @@ from typing import Any, Unpack
 from surefoot.auditing._difference import GAPS, difference, sized
 from surefoot.auditing._gate_words import Side, canonical, check_comparable, check_limit, risk_key, shown_of, usual
 from surefoot.auditing._plain_rows import check_plain
-from surefoot.auditing._positive import Positive, choose_positive
 from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._summary import OF_BINS, OF_RISK, Summary, ranks
-from surefoot.auditing._told import Told
 from surefoot.auditing._walking import read
 from surefoot.auditing.audit import choose_one
 from surefoot.auditing.baseline import Baseline, load_baseline
 from surefoot.auditing.checked import Check, Gate, Status
-from surefoot.auditing.files import name_of, open_predictions
 from surefoot.errors import InputError
 from surefoot.metrics.interval import Interval, check_level, no_interval
+from surefoot.sources.files import name_of, open_predictions
+from surefoot.sources.positive import Positive, choose_positive
+from surefoot.sources.told import Told
 
 _MOST_ROWS = 10**9  # beyond which nobody would wait for them
 
@@ -44,7 +44,7 @@ def check(
     most 1 − level of the time. Whether any check breaks is the same with Holm's correction.
 
     Args:
-        source: A file of predictions, or what is in memory; see :func:`~surefoot.auditing.files.open_predictions`.
+        source: A file of predictions, or what is in memory; see :func:`~surefoot.sources.files.open_predictions`.
         limits: ``max`` or ``min``, a metric and a value.
         baseline: What must not be better than these predictions.
         compare: Metrics to compare with the baseline by; else accuracy, ECE, NLL and those with a limit.
@@ -53,7 +53,7 @@ def check(
         n_bins: Number of bins.
         level: How often a gate that nothing should break is not broken, at least.
         on_rows: Called while reading.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         Every check with its interval.

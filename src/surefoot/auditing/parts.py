@@ -15,14 +15,14 @@ from surefoot.auditing._finished import finish_audit
 from surefoot.auditing._labels_read import LabelsRead, collect_labels
 from surefoot.auditing._reading import OnRows, Reading
 from surefoot.auditing._slicing import MOST_SLICES, slicing_of
-from surefoot.auditing._source import Source
-from surefoot.auditing._told import Told
 from surefoot.auditing.audit import check_labels_options, choose_one
 from surefoot.auditing.audit_labels import finish_labels
-from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.result import Audit
 from surefoot.errors import InputError
 from surefoot.places import place
+from surefoot.sources.files import is_path, name_of, open_predictions
+from surefoot.sources.source import Source
+from surefoot.sources.told import Told
 
 _SAME = ("form", "kind", "percent", "class_names", "meaning", "model", "split", "weights", "weights_are", "groups")
 _CHOICES = re.compile(r"one of (\d+)(?: to (\d+))? choices")
@@ -91,7 +91,7 @@ def audit_part(
     """Read some of the rows of which all together are to be audited.
 
     Args:
-        source: A file, or what is in memory; see :func:`~surefoot.auditing.files.open_predictions`.
+        source: A file, or what is in memory; see :func:`~surefoot.sources.files.open_predictions`.
         start: How many rows come before these, in other parts; with weights that are counts, rows that they stand for.
         model: Which one, where there are several.
         positive: Of two classes, the one whose probability is the risk.
@@ -100,7 +100,7 @@ def audit_part(
         metrics: What to show; else the usual measures.
         risk: Shares of wrong answers that are allowed.
         on_rows: Called while reading.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         The part.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot.auditing._confidence_repair import OfConfidence, confidence_words
 from surefoot.auditing._label_words import Labels, label_words
-from surefoot.auditing._names import Kind
 from surefoot.auditing._repair import Repair
 from surefoot.auditing._risk_words import compare_words, repair_words, risk_words
 from surefoot.auditing._slices import FEW, SliceVerdict, slice_words
@@ -23,6 +22,7 @@ from surefoot.metrics.describe import describe
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.verdict import CalibrationVerdict
 from surefoot.schema import Form
+from surefoot.sources.names import Kind
 
 if TYPE_CHECKING:
     from surefoot.auditing.parts import AuditPart

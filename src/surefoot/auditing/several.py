@@ -10,15 +10,15 @@ from typing import Any, Unpack
 
 from surefoot.auditing._engine import HERE, Engine
 from surefoot.auditing._reading import OnRows
-from surefoot.auditing._told import Told
 from surefoot.auditing.audit import audit_source, check_labels_options, choose, choose_one
 from surefoot.auditing.audit_labels import audit_labels
 from surefoot.auditing.compare import Read, are_same_examples, check_same_examples, compare_read
-from surefoot.auditing.files import is_path, name_of, open_predictions
 from surefoot.auditing.ranking import Ranking, rank_read
 from surefoot.auditing.result import Audit, AuditComparison
 from surefoot.auditing.told_apart import told_apart
 from surefoot.errors import InputError
+from surefoot.sources.files import is_path, name_of, open_predictions
+from surefoot.sources.told import Told
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def audit_several(
         risk: Shares of wrong answers that are allowed: finds for each the confidence above which to act.
         on_rows: Called while reading.
         engine: Who walks through the rows; else this process.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         The audits; of two models of the same examples the comparison, of more the ranking.
@@ -114,7 +114,7 @@ def compare_audits(
         metrics: What to show of both; else the usual measures.
         risk: Shares of wrong answers that are allowed: finds for each the confidence above which to act.
         on_rows: Called while reading.
-        **told: What names and values do not tell; see :class:`~surefoot.auditing._told.Told`.
+        **told: What names and values do not tell; see :class:`~surefoot.sources.told.Told`.
 
     Returns:
         Both audits, the differences A − B in accuracy, confidence gap, ECE, NLL and Brier score, and which one is

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from surefoot.auditing._confidence_counts import LOWER_ENDS, Cells, ConfidenceCounts
-from surefoot.auditing._labels import Array
 from surefoot.errors import InputError
 from surefoot.metrics.interval import Interval
 from surefoot.metrics.selective import RiskCheck, RiskThreshold, check_of_counts, threshold_of_cells
 from surefoot.seeding import generator
+from surefoot.sources.labels import Array
 from surefoot.statistics.multiple import bonferroni
 
 RULE = "confidence >= threshold"

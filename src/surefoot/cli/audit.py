@@ -103,8 +103,8 @@ def _one_thread() -> None:
 
 def _check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
     """Refuse a page in the place of predictions, before the long work starts."""
-    from surefoot.auditing.files import SUFFIXES, files_of
     from surefoot.records import check_output
+    from surefoot.sources.files import SUFFIXES, files_of
 
     check_output(page, [each for path in files for each in files_of(path, labels)])
     if page.suffix.lower() in SUFFIXES:
@@ -116,8 +116,8 @@ def _check_page(page: Path, files: Sequence[Path], labels: str | None) -> None:
 
 def _stem(files: Sequence[Path]) -> str:
     """Name what is written after the files, so that a comparison does not take the place of another page."""
-    from surefoot.auditing import find_files
     from surefoot.auditing.told_apart import told_apart
+    from surefoot.sources import find_files
 
     names = [name.removesuffix(".gz").rpartition(".")[0] for name in told_apart(files)]
     names = [name if path.is_file() else find_files(path).stem for path, name in zip(files, names, strict=True)]
@@ -171,10 +171,10 @@ def calibrate(
 
 
 def _calibrate(file: Path, options: dict[str, Any], apply_: Path | None, out: Path | None, as_json: bool) -> None:
-    from surefoot.auditing import files_of
     from surefoot.auditing.calibrate import check_saving
     from surefoot.cli.progress import fitting, reading
     from surefoot.records import check_output
+    from surefoot.sources import files_of
 
     _one_thread()
     if apply_ is not None:
@@ -201,7 +201,7 @@ def _calibrate(file: Path, options: dict[str, Any], apply_: Path | None, out: Pa
 
 def _written_as(file: Path) -> str:
     """Write the format that was read, but arrays as .npz, which has room for labels."""
-    from surefoot.auditing import find_files
+    from surefoot.sources import find_files
 
     packed = ".gz" if file.suffix.lower() == ".gz" else ""
     ending = file.with_suffix("").suffix if packed else find_files(file).suffix if file.is_dir() else file.suffix

@@ -62,8 +62,8 @@ def check(
 
 def _check_written(file: Path, options: dict[str, Any], *written: Path | None) -> None:
     """Refuse to write over what is read, before the work starts; a baseline may take the place of the one it beat."""
-    from surefoot.auditing import files_of
     from surefoot.records import check_output
+    from surefoot.sources import files_of
 
     saved, markdown = written
     inputs = files_of(file, options["labels"])

@@ -63,9 +63,9 @@ def conformal(
 
 
 def _fit(file: Path, out: Path | None, page: Path | None, options: dict[str, Any], as_json: bool) -> None:
-    from surefoot.auditing import files_of
     from surefoot.cli.progress import reading
     from surefoot.records import check_output
+    from surefoot.sources import files_of
 
     target = place(out or "sets.json")
     if target.suffix != ".json":

@@ -76,7 +76,7 @@ def held_out_beside(path: Path) -> Path | None:
 def _ending(path: Path) -> str:
     """Return the ending that says the format, with ``.gz`` where it follows."""
     if path.is_dir():
-        from surefoot.auditing import find_files
+        from surefoot.sources import find_files
 
         return find_files(path).suffix
     packed = ".gz" if path.suffix.lower() == ".gz" else ""
