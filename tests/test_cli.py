@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from surefoot import __version__
+from surefoot.cli.progress import reading
 from tests.conftest import Done, RunCommand, small_arrays
 from tests.patience import PATIENCE
 from tests.report.browser import drawn_page
@@ -265,6 +266,15 @@ def test_a_closed_pipe_is_no_error() -> None:
         assert process.stderr is not None
         process.stdout.close()  # the reader leaves
         assert "Traceback" not in process.stderr.read()
+
+
+def test_what_packages_print_during_the_work_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ray prints on stdout that a worker has died, which would make JSON unreadable."""
+    with reading("a.npz") as on_rows:
+        print("(raylet) a worker died")
+        on_rows(10, 0.5)
+    print("{}")
+    assert capsys.readouterr() == ("{}\n", "(raylet) a worker died\n")
 
 
 def test_an_interrupt_says_how_to_go_on_and_leaves_no_process_behind(small_npz: Path, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def connect(address: str | None = None, *, cores: int | None = None) -> Any:
         return ray
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
     os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # else Ray replaces print, for whatever else this process does
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # they are told in one line, by whoever asked
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if wanted == LOCAL:

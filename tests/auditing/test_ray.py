@@ -111,6 +111,14 @@ def test_a_cluster_of_two_nodes_gives_the_same_json(engine: RayEngine, tmp_path:
     assert [part.rows for part in engine.parts] == [150] * 6
 
 
+def test_the_command_line_has_the_same_output(cluster: str, tmp_path: Path, run_command: RunCommand) -> None:
+    path = str(write_groups(tmp_path / "a.parquet"))
+    one = run_command("audit", path, "--no-page", "--json")
+    two = run_command("audit", path, "--no-page", "--json", "--engine", "ray", "--address", cluster)
+    assert (one.returncode, two.returncode) == (0, 0), two.stderr
+    assert differences(json.loads(one.stdout), json.loads(two.stdout)) == []
+
+
 def test_files_whose_rows_nobody_counted_are_counted_first(engine: RayEngine, tmp_path: Path) -> None:
     logits, labels = made(700, temperature=0.5)
     for number, some in enumerate((slice(0, 300), slice(300, 310), slice(310, 700))):
@@ -201,14 +209,6 @@ def test_what_is_wrong_with_a_part_is_said_as_elsewhere(engine: RayEngine, tmp_p
     np.savez(tmp_path / "a.npz", probs=probs, labels=made(500)[1])
     with pytest.raises(InputError, match=r"Expected probabilities .* but row 450 sums to 1\.5"):
         audit_several(tmp_path / "a.npz", engine=engine)
-
-
-def test_the_command_line_has_the_same_output(cluster: str, tmp_path: Path, run_command: RunCommand) -> None:
-    path = str(write_groups(tmp_path / "a.parquet"))
-    one = run_command("audit", path, "--no-page", "--json")
-    two = run_command("audit", path, "--no-page", "--json", "--engine", "ray", "--address", cluster)
-    assert (one.returncode, two.returncode) == (0, 0), two.stderr
-    assert differences(json.loads(one.stdout), json.loads(two.stdout)) == []
 
 
 def test_what_ray_has_no_use_for_is_refused(tmp_path: Path) -> None:

@@ -98,8 +98,12 @@ def _name(job: Job) -> str:
     return f"{job.spec.method.label}, seed {job.spec.seed}"
 
 
-def _bars() -> Progress:
-    """Make the bars that every command shows: on stderr, gone when done, none where no terminal is."""
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    """Show the bars of every command: on stderr, gone when done, none where no terminal is.
+
+    While they are there, what packages print goes to stderr too, as Ray does when a worker dies: it is no result.
+    """
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -110,7 +114,9 @@ def _bars() -> Progress:
         TextColumn("{task.fields[note]}", markup=False),
     )
     console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with redirect_stdout(sys.stderr), bars:
+        yield bars
 
 
 @contextmanager
@@ -120,14 +126,14 @@ def showing(weights: Mapping[Path, float]) -> Iterator[Listener]:
     Args:
         weights: How much work each run is, by its folder.
     """
-    with redirect_stdout(sys.stderr), _bars() as bars:  # what packages print, such as Ray, is no result
+    with _bars() as bars:
         yield _Display(bars, weights)
 
 
 @contextmanager
 def following() -> Iterator[Callable[[Sequence[Job]], Listener]]:
     """Show runs on stderr while the block lasts, from when it is known which ones."""
-    with redirect_stdout(sys.stderr), _bars() as bars:
+    with _bars() as bars:
         yield lambda jobs: _Display(bars, {job.path: _weight(job.spec.method) for job in jobs})
 
 
