@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from surefoot.report.figures import AXIS, PERCENT, Figure, layout
+from surefoot.report.figures import AXIS, PERCENT, Figure, layout, whiskers
 from surefoot.report.marks import Mark
 
 Json = Mapping[str, Any]
@@ -72,15 +72,7 @@ def slice_figure(slices: Sequence[Json], mark: Mark) -> Figure:
         "mode": "markers",
         "y": short_names([each["value"] for each in shown], most=26),
         "x": [gap["estimate"] for gap in gaps],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [gap["high"] - gap["estimate"] for gap in gaps],
-            "arrayminus": [gap["estimate"] - gap["low"] for gap in gaps],
-            "color": "--ink",
-            "thickness": 1.5,
-            "width": 4,
-        },
+        "error_x": whiskers(*([gap[key] for gap in gaps] for key in ("estimate", "low", "high"))),
         "customdata": [[each["verdict"]["n"], each["finding"]] for each in shown],
         "marker": {"color": mark.color, "size": 9, "symbol": [_symbol(each, mark) for each in shown]},
         "hovertemplate": "%{y}: %{x:+.1%}<br>%{customdata[1]}<br>n = %{customdata[0]:,}<extra></extra>",

@@ -159,9 +159,9 @@ def _details(audit: Json, *, named: bool) -> Iterator[RenderableType]:
         yield from threshold_text(audit)
     two = audit.get("two_classes")
     if two and two["repairs"] and audit["verdict"]["finding"] != "calibrated":
-        yield _repairs(two)
+        yield _repairs(REPAIR_HEADS, repair_rows(two), two["fitted_on"])
     if audit.get("confidence") and audit["verdict"]["finding"] != "calibrated":
-        yield _confidence(audit)
+        yield _repairs(CONFIDENCE_HEADS, confidence_rows(audit), audit["confidence"]["fitted_on"])
     if audit.get("labels"):
         yield _labels(audit["labels"])
     if not two and audit["verdict"]["classes"] and audit["verdict"]["finding"] != "calibrated":
@@ -197,20 +197,11 @@ def _labels(labels: Json) -> Table:
     return table
 
 
-def _confidence(audit: Json) -> Table:
-    table = _table(*CONFIDENCE_HEADS)
-    for row in confidence_rows(audit):
+def _repairs(heads: Sequence[str], rows: Sequence[Sequence[str]], fitted_on: str) -> Table:
+    table = _table(*heads)
+    for row in rows:
         table.add_row(*row)
-    table.caption = f"Fitted on {audit['confidence']['fitted_on']}."
-    table.caption_justify = "left"
-    return table
-
-
-def _repairs(two: Json) -> Table:
-    table = _table(*REPAIR_HEADS)
-    for row in repair_rows(two):
-        table.add_row(*row)
-    table.caption = f"Fitted on {two['fitted_on']}."
+    table.caption = f"Fitted on {fitted_on}."
     table.caption_justify = "left"
     return table
 

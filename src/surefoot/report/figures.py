@@ -70,26 +70,43 @@ def reliability_figure(bins: Bins, mark: Mark, words: tuple[str, str] = ("confid
         {**bar, "y": share, "yaxis": "y2", "marker": solid, **hover},
     ]
     if bins.low is not None and bins.high is not None:
-        ends = [(bins.low[b] or 0.0, bins.high[b] or 0.0) for b in filled]
-        data.append(_whiskers(middle, confidence, ends))
+        low, high = ([ends[b] or 0.0 for b in filled] for ends in (bins.low, bins.high))
+        data.append(expected(middle, confidence, low, high))
     return {"data": data, "layout": _reliability_layout(bins, words)}
 
 
-def _whiskers(x: Sequence[float], y: Sequence[float], ends: Sequence[tuple[float, float]]) -> Figure:
-    """Bars around what calibrated bins would show, from the low to the high end."""
-    reach = {
+def whiskers(
+    at: Sequence[float], low: Sequence[float], high: Sequence[float], *, color: str = "--ink", width: int = 4
+) -> Figure:
+    """Make the error bars of points, from the low to the high end of each interval.
+
+    Args:
+        at: Where the points are.
+        low: Lower ends.
+        high: Upper ends.
+        color: Of the bars.
+        width: Of the strokes at their ends.
+    """
+    return {
         "type": "data",
         "symmetric": False,
-        "array": [high - at for at, (_, high) in zip(y, ends, strict=True)],
-        "arrayminus": [at - low for at, (low, _) in zip(y, ends, strict=True)],
+        "array": [end - point for point, end in zip(at, high, strict=True)],
+        "arrayminus": [point - end for point, end in zip(at, low, strict=True)],
+        "color": color,
+        "thickness": 1.5,
+        "width": width,
     }
+
+
+def expected(x: Sequence[float], y: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Figure:
+    """Show what calibrated bins would show, from the low to the high end."""
     return {
         "type": "scatter",
         "mode": "markers",
         "x": list(x),
         "y": list(y),
         "marker": {"size": 3, "color": "--ink"},
-        "error_y": {**reach, "color": "--ink", "thickness": 1.5, "width": 4},
+        "error_y": whiskers(y, low, high),
         "hoverinfo": "skip",
     }
 

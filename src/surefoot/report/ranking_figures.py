@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from surefoot.report.audit_figures import short_names
-from surefoot.report.figures import AXIS, PERCENT, Figure, layout
+from surefoot.report.figures import AXIS, PERCENT, Figure, layout, whiskers
 from surefoot.report.marks import mark_of
 from surefoot.report.measures import Measure
 from surefoot.report.ranking import ACCURACY, ECE, NLL, beside, matrix, percent_of, rank_cells, value_of
@@ -110,14 +110,14 @@ def _dot(measure: Measure, name: str, value: Json, place: int) -> Figure:
     at, low, high = (value[key] for key in ("estimate", "low", "high"))
     mark, form = mark_of(place), ".2%" if measure.percent else ".4f"
     known = low is not None and high is not None
-    reach = {"array": [high - at], "arrayminus": [at - low]} if known else {"array": [0], "arrayminus": [0]}
+    reach = whiskers([at], [low if known else at], [high if known else at], color=mark.color, width=5)
     ends = f"<br>{low:{form}} to {high:{form}}" if known else "<br>no interval"
     return {
         "type": "scatter",
         "mode": "markers",
         "x": [at],
         "y": [name],
-        "error_x": {"type": "data", "symmetric": False, **reach, "color": mark.color, "thickness": 2, "width": 5},
+        "error_x": {**reach, "thickness": 2},
         "marker": {"color": mark.color, "size": 10, "symbol": mark.symbol},
         "hovertemplate": f"%{{y}}: %{{x:{form}}}{ends}<extra></extra>",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surefoot.report.bins import Bins
-from surefoot.report.figures import AXIS, Figure, layout
+from surefoot.report.figures import AXIS, Figure, expected, layout
 from surefoot.report.marks import Mark
 
 
@@ -64,18 +64,6 @@ def risk_reliability_figure(bins: Bins, mark: Mark, *, end: float | None = None)
 
 def _bars(bins: Bins, filled: Sequence[int], risk: Sequence[float]) -> Figure:
     """Where the event rate of each bin lies by chance alone if its risk is right."""
-    low = [(bins.low or bins.confidence)[b] or 0.0 for b in filled]
-    high = [(bins.high or bins.confidence)[b] or 0.0 for b in filled]
-    reach = {
-        "array": [max(0.0, top - at) for at, top in zip(risk, high, strict=True)],
-        "arrayminus": [max(0.0, at - bottom) for at, bottom in zip(risk, low, strict=True)],
-    }
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": list(risk),
-        "y": list(risk),
-        "marker": {"size": 3, "color": "--ink"},
-        "error_y": {"type": "data", "symmetric": False, **reach, "color": "--ink", "thickness": 1.5, "width": 4},
-        "hoverinfo": "skip",
-    }
+    low = [min(at, (bins.low or bins.confidence)[b] or 0.0) for at, b in zip(risk, filled, strict=True)]
+    high = [max(at, (bins.high or bins.confidence)[b] or 0.0) for at, b in zip(risk, filled, strict=True)]
+    return expected(risk, risk, low, high)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.report.document import write_document
-from surefoot.report.figures import AXIS, PERCENT, Figure, layout
+from surefoot.report.figures import AXIS, PERCENT, Figure, layout, whiskers
 from surefoot.report.marks import Mark, mark_of
 from surefoot.report.numbers import show_count
 from surefoot.report.sets_tables import MANY, grids, sets_facts
@@ -195,15 +195,7 @@ def _points(parts: Sequence[Json], prefix: str, color: str, symbol: str) -> Figu
         "mode": "markers",
         "y": [f"{prefix}{_short(each['value'])}" for each in parts],
         "x": [each["estimate"] for each in ends],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [each["high"] - each["estimate"] for each in ends],
-            "arrayminus": [each["estimate"] - each["low"] for each in ends],
-            "color": "--ink",
-            "thickness": 1.5,
-            "width": 4,
-        },
+        "error_x": whiskers(*([each[key] for each in ends] for key in ("estimate", "low", "high"))),
         "customdata": [[each["n"], each["mean_size"]] for each in parts],
         "marker": {"color": color, "symbol": symbol, "size": 11 if symbol == "diamond" else 9},
         "hovertemplate": "%{y}: covered %{x:.1%}<br>%{customdata[1]:.2f} classes in the set<br>"

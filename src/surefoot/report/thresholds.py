@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from surefoot.report.figures import AXIS, PERCENT, Figure, layout
+from surefoot.report.figures import AXIS, PERCENT, Figure, layout, whiskers
 from surefoot.report.marks import Mark
 from surefoot.report.numbers import show_count
 
@@ -230,6 +230,5 @@ def _points(each: Json, mark: Mark) -> list[Figure]:
 
 
 def _point(x: float, y: float, low: float, high: float) -> Figure:
-    reach = {"type": "data", "symmetric": False, "array": [high - y], "arrayminus": [y - low]}
-    error = {**reach, "color": "--ink", "thickness": 1.5, "width": 5}
+    error = whiskers([y], [low], [high], width=5)
     return {"type": "scatter", "mode": "markers", "x": [x], "y": [y], "error_y": error}
