@@ -45,8 +45,9 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
+# Tests start hundreds of processes: each would compile surefoot anew if nobody were allowed to keep bytecode.
 tests: setup
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 10
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 10
 
 docs: $(READY)-docs  ## Serve the documentation on http://127.0.0.1:8000 and follow changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
