@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from surefoot.ranks import Ranks
     from surefoot.schema import Splits
 
+LONGEST = 10**12  # steps; at a thousand a second they take a life
+
 
 @dataclass(frozen=True)
 class Horizon:
@@ -49,11 +51,15 @@ class Horizon:
             The training's length, with the size of its largest batch.
 
         Raises:
-            InputError: If there is nothing to do.
+            InputError: If there is nothing to do, or more than anybody can wait for.
         """
         if epochs < 1 or batch_size < 1:
             raise InputError(f"Expected epochs ≥ 1 and batch size ≥ 1, but got {epochs} and {batch_size}. Raise them.")
         per_epoch = count_batches(n_train, batch_size)
+        if epochs * per_epoch > LONGEST:
+            raise InputError(
+                f"Expected at most {LONGEST:,} steps, but the epochs that were asked for are more. Lower them."
+            )
         return cls(epochs * per_epoch, per_epoch, -(-n_train // per_epoch), n_train)
 
     @property

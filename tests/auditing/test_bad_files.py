@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -164,6 +165,22 @@ def test_the_right_answer_where_there_is_one(name: str, tmp_path: Path, run_comm
     assert says.split(";")[0][1:] in page
     again = run_command("audit", name, "--json", "--no-page")
     json.loads(again.stdout, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
+
+
+def test_what_arrow_cannot_read_is_told_in_one_line(tmp_path: Path, run_command: RunCommand) -> None:
+    """Of a damaged schema it says that it lacks something, rather than that the file is wrong."""
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    table = pa.table({"label": pa.array([0, 1], pa.int8()), "p0": [0.4, 0.6], "p1": [0.6, 0.4]})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    whole = (tmp_path / "a.arrow").read_bytes()
+    said = set()
+    for at in (at for at in range(len(whole)) if whole[at] == 8):  # bits of a whole number, somewhere
+        (tmp_path / "a.arrow").write_bytes(whole[:at] + b"\4" + whole[at + 1 :])
+        done = run_command("audit", "a.arrow", "--no-page", "--json")
+        assert done.returncode == 0 or re.fullmatch("Error: Expected .*\n", done.stderr), done.stderr
+        said |= {done.stderr}
+    assert any("Integers with less than 8 bits not implemented" in each for each in said)
 
 
 def test_a_true_class_of_probability_0_is_counted_and_shown_as_infinite(

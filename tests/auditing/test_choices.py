@@ -190,6 +190,14 @@ def test_a_sample_file_is_recognised_and_agrees_with_its_own_accuracy(way: str, 
     assert ("not divided by length" if way == "none" else "characters of each choice") in found.took
 
 
+def test_an_accuracy_beyond_all_numbers_is_left_out(tmp_path: Path) -> None:
+    rows = [{**row, "acc": 10**400} for row in samples()]
+    assert sf.audit(save(tmp_path / "samples_a.jsonl", rows)).audit.n == len(rows)
+    rows[3]["filtered_resps"] = [[10**400, False], *rows[3]["filtered_resps"][1:]]
+    with pytest.raises(InputError, match="Expected log-likelihoods, but doc_id"):
+        sf.audit(save(tmp_path / "samples_a.jsonl", rows))
+
+
 def test_bytes_differ_from_characters_where_choices_are_not_ascii(tmp_path: Path) -> None:
     rows = samples()
     for row in rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,6 +197,23 @@ def test_the_command(files: Path, run_command: RunCommand) -> None:
 def test_new_rows_that_cannot_be_used_are_refused(new: object, text: str, files: Path) -> None:
     with pytest.raises(InputError, match=text):
         sf.estimate(new, reference=files / "labelled.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        (
+            "none.jsonl",
+            b'{"probs": []}\n',
+            r"Expected scores \(n, classes\), but got float64 \(1, 0\) in none\.jsonl",
+        ),
+        ("deep.npz", {"probs": np.zeros((1, 0, 4))}, r"Expected scores \(n, classes\), but got float64 \(1, 0, 4\)"),
+    ],
+)
+def test_files_without_a_single_score_are_refused(name: str, content: Any, text: str, files: Path) -> None:
+    np.savez(files / name, **content) if isinstance(content, dict) else (files / name).write_bytes(content)
+    with pytest.raises(InputError, match=text):
+        sf.estimate(files / name, reference=files / "labelled.npz")
 
 
 def test_references_that_cannot_be_used_are_refused(files: Path) -> None:

@@ -151,6 +151,13 @@ def test_two_models_in_a_folder_are_noticed(suffix: str, tmp_path: Path) -> None
     assert one([path, path]).notes == ()
 
 
+def test_labels_that_are_none_are_refused_in_a_folder_too(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        rows = [f'{{"p0": 0.4, "p1": 0.6, "label": {label}}}\n' for label in [*[0, 1] * 20, "{}"]]
+        (tmp_path / f"{name}.jsonl").write_text("".join(rows))
+    refused(tmp_path, r"Expected numbers or class names as labels, but got object")
+
+
 def test_rows_are_numbered_over_all_files(tmp_path: Path) -> None:
     parts(tmp_path, "csv")
     lines = (tmp_path / "part-1.csv").read_text().splitlines()

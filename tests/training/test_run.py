@@ -202,6 +202,7 @@ def test_a_run_that_diverges_says_where_and_keeps_its_last_good_checkpoint(small
     ("change", "error", "says"),
     [
         ({"epochs": 0}, InputError, "Expected epochs ≥ 1"),
+        ({"epochs": 10**400}, InputError, "Expected at most 1,000,000,000,000 steps, but the epochs"),
         ({"batch_size": 0}, InputError, "batch size ≥ 1"),
         ({"schedule": "zigzag"}, OptionError, "schedule to be cosine"),
         ({"lr": -1.0}, OptionError, "Invalid learning rate"),

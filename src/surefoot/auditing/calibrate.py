@@ -42,7 +42,7 @@ class Origin:
         """Read it back."""
         try:
             return Origin(str(values["file"]), int(values["rows"]), str(values["labels"]), float(values["nll"]))
-        except (TypeError, KeyError, ValueError) as error:
+        except (TypeError, KeyError, ValueError, OverflowError) as error:
             raise InputError(
                 f"Expected file, rows, labels and nll under about.fitted_rows, but got {values!r} in {where}. "
                 "Fit it again."

@@ -123,7 +123,7 @@ def risks_of(risk: str | float | Sequence[float] | None) -> tuple[float, ...]:
     words = risk.split(",") if isinstance(risk, str) else risk if isinstance(risk, Sequence) else [risk]
     try:
         found = tuple(float(word) for word in words)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = ()
     if not found or not all(0 < each < 1 for each in found):
         raise InputError(

@@ -184,7 +184,8 @@ def _calibrate(file: Path, options: dict[str, Any], apply_: Path | None, out: Pa
         apply_, out = place(apply_), None if out is None else place(out)
         target = out or Path(f"{_stem([file])}-repaired{_written_as(file)}")
         with reading(file.name) as on_rows:
-            _print_applied(api.repair(file, apply_, target, **options, on_rows=on_rows), target, as_json)
+            applied = api.repair(file, apply_, target, **options, on_rows=on_rows)
+        _print_applied(applied, target, as_json)
         return
     target = place(out or "calibrator.json")
     check_saving(target)

@@ -8,6 +8,7 @@ from typing import Any
 
 from surefoot.json_values import is_number
 
+MOST_DIGITS = 17  # a number has no more
 _MORE = {"constant_accuracy": ("lead", "lead_error")}  # numbers beside the value
 _BINS = ("count", "confidence", "accuracy")
 _PLACE = ("corruption", "severity", "ood", "published")
@@ -35,9 +36,8 @@ def is_measure(line: Mapping[str, Any]) -> bool:
     is_named = all(isinstance(line.get(key), str) for key in ("metric", "split"))
     is_placed = isinstance(line.get("calibrator", 0), str | None)
     is_scored = _is_bins(line["bins"]) if "bins" in line else "value" in line and _is_value(line["value"])
-    return (
-        is_named and is_placed and is_scored and all(is_number(line.get(key)) for key in _MORE.get(line["metric"], ()))
-    )
+    is_whole = is_named and all(is_number(line.get(key)) for key in _MORE.get(line["metric"], ()))
+    return is_whole and is_placed and is_scored and _is_described(line)
 
 
 def is_shift(line: Mapping[str, Any]) -> bool:
@@ -50,6 +50,17 @@ def is_shift(line: Mapping[str, Any]) -> bool:
 def _is_value(value: Any) -> bool:
     """Return whether a value is a number, perhaps NaN or infinite, or stands for one that is not defined."""
     return value is None or isinstance(value, float) or is_number(value)
+
+
+def _is_described(line: Mapping[str, Any]) -> bool:
+    """Return whether what is said about how to show a value, if anything is, can be used."""
+    digits, ends = line.get("digits", 0), line.get("range", [None, None])
+    return (
+        all(isinstance(line.get(key, ""), str) for key in ("label", "unit", "meaning"))
+        and (isinstance(digits, int) and 0 <= digits <= MOST_DIGITS)
+        and line.get("lower_is_better") in (True, False, None)
+        and (isinstance(ends, list) and len(ends) == 2 and all(map(_is_value, ends)))
+    )
 
 
 def _is_bins(bins: Any) -> bool:

@@ -69,7 +69,7 @@ def parse_csv(
                 check_utf8=True,
             ),
         )
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return {name: table[name].to_numpy() if name in numbers else table[name].to_pylist() for name in table.column_names}
 
@@ -90,7 +90,7 @@ def parse_jsonl(block: bytes, names: Sequence[str]) -> Columns | None:
     try:
         options = json.ReadOptions(use_threads=False, block_size=2 * len(block) + 1)
         table = json.read_json(io.BytesIO(block), read_options=options)
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     lines = sum(1 for line in block.split(b"\n") if line.strip())
     if len(table) != lines or not set(names) <= set(table.column_names):  # several objects in a line are no JSON Lines

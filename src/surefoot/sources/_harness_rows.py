@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from surefoot.errors import InputError
+from surefoot.json_values import is_number
 from surefoot.sources.labels import Meaning, whole
 from surefoot.sources.told import Normalise
 
@@ -70,7 +71,8 @@ def question_of(row: Mapping[str, Any], groups: Sequence[str], way: Normalise, w
                 f"{where}. Say --normalise none."
             )
         scores = [score / size for score, size in zip(likelihoods, sizes, strict=True)]
-    own = {key: float(row[key]) for key in ("acc", "acc_norm", "acc_bytes") if isinstance(row.get(key), int | float)}
+    said = {key: row[key] for key in ("acc", "acc_norm", "acc_bytes") if key in row}
+    own = {key: float(value) for key, value in said.items() if is_number(value) or isinstance(value, bool)}
     doc = row.get("doc")
     kept = {name: _group(name, row, doc if isinstance(doc, dict) else {}, where) for name in groups if name != "task"}
     return Question(number, likelihoods, scores, choices, str(row["target"]), str(row.get("filter", "")), own, kept)
@@ -79,7 +81,7 @@ def question_of(row: Mapping[str, Any], groups: Sequence[str], way: Normalise, w
 def _number(value: Any, doc_id: int, where: str) -> float:
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = float("nan")
     if found != found:
         raise InputError(f"Expected log-likelihoods, but doc_id {doc_id} has {value!r} in {where}. Leave it out.")

@@ -138,7 +138,7 @@ def same_labels(files: Files, open_one: Callable[[Path], list[Source]]) -> str:
     if (
         len(labels) < 2
         or len(labels[0]) < _MANY
-        or len(np.unique(labels[0])) < 2
+        or len(set(map(str, labels[0].tolist()))) < 2  # whatever they are: that is looked at later
         or not np.array_equal(labels[0], labels[1])
     ):
         return ""

@@ -8,6 +8,7 @@ import gzip
 import importlib.util
 import io
 import json
+import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -74,13 +75,19 @@ def _read_one(path: Path, header: bool | None) -> Batches:
                 f"Expected a whole {table_suffix(path)} file, but {path.name} asks for more memory than there is, "
                 "small as it is. Check it."
             ) from error
-        except _UNREADABLE as error:
+        except _unreadable() as error:
             reason = str(error).partition("\n")[0].rstrip(".")
             raise InputError(
                 f"Expected a whole {table_suffix(path)} file, but {path.name} cannot be read ({reason}). Check it."
             ) from error
 
     return batches
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """Return what is raised of damaged files; pyarrow, where it is in use, has more for them than invalid values."""
+    arrow = sys.modules.get("pyarrow")
+    return _UNREADABLE if arrow is None else (*_UNREADABLE, arrow.ArrowException)
 
 
 def table_suffix(path: Path) -> str:

@@ -143,7 +143,7 @@ def _scores_of(
 def _check_kind(start: Callable[[], Iterator[Array]], told: Kind, path: Path) -> None:
     """Refuse values that contradict what the scores were taken for."""
     first = next(iter(start()), None)
-    if first is not None and len(first) and first.dtype.kind in "fiu" and np.isfinite(first).all():
+    if first is not None and first.size and first.dtype.kind in "fiu" and np.isfinite(first).all():
         tell_kind(first[:, 0] if first.ndim == 2 and first.shape[1] == 1 else first, told, path.name)
 
 
@@ -265,7 +265,7 @@ def _check_no_more(path: Path, first: Mapping[str, Sequence[Any] | Array], score
 def _is_number(value: Any) -> bool:
     try:
         return bool(np.isfinite(float(value)))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 
@@ -295,7 +295,7 @@ def _table_rows(path: Path, names: tuple[str, ...]) -> Iterator[Array]:
 
 
 def _as_logits(raw: Array, kind: Kind, start: int, where: str) -> Array:
-    if raw.dtype.kind not in "fiu" or raw.ndim not in (1, 2):
+    if raw.dtype.kind not in "fiu" or raw.ndim not in (1, 2) or raw.shape[1:] == (0,):
         raise InputError(f"Expected scores (n, classes), but got {raw.dtype} {raw.shape} in {where}. Save numbers.")
     scores = raw.astype(np.float64)
     if scores.ndim == 2 and scores.shape[1] == 1:
