@@ -198,6 +198,26 @@ def test_an_accuracy_beyond_all_numbers_is_left_out(tmp_path: Path) -> None:
         sf.audit(save(tmp_path / "samples_a.jsonl", rows))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (None, "Expected a request per choice, but doc_id 9 has 0 for 4"),
+        ([["q", " a"], 3, {}, []], "Expected the texts of every request under 'arguments', but doc_id 9 lacks one"),
+        ("four", "Expected a request per choice"),
+    ],
+)
+def test_requests_that_are_none_are_refused(arguments: object, text: str, tmp_path: Path) -> None:
+    rows = [{**row, "arguments": arguments} for row in samples()]
+    with pytest.raises(InputError, match=text):
+        sf.audit(save(tmp_path / "samples_a.jsonl", rows))
+
+
+def test_half_a_character_is_no_reason_to_fail(tmp_path: Path) -> None:
+    rows = json.loads(json.dumps(samples()).replace("adder", "\\ud800dder"))
+    path = save(tmp_path / "samples_a.jsonl", [{**row, "task": "\ud800"} for row in rows])
+    assert sf.audit(path, normalise="bytes").audit.n == len(rows)
+
+
 def test_bytes_differ_from_characters_where_choices_are_not_ascii(tmp_path: Path) -> None:
     rows = samples()
     for row in rows:

@@ -52,8 +52,7 @@ def question_of(row: Mapping[str, Any], groups: Sequence[str], way: Normalise, w
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         return None
     likelihoods = [_number(pair[0], number, where) for pair in pairs]
-    arguments = row["arguments"]
-    requests = [_texts(each) for each in (arguments.values() if isinstance(arguments, dict) else arguments)]
+    requests = [_texts(each, number, where) for each in _values(row["arguments"])]
     half, uniform = len(likelihoods) // 2, len(requests) == len(likelihoods)
     if "acc_mutual_info" in row and uniform and not any(each[0] for each in requests[half:]):
         likelihoods, requests = likelihoods[:half], requests[:half]  # the others are of choices without a question
@@ -64,7 +63,7 @@ def question_of(row: Mapping[str, Any], groups: Sequence[str], way: Normalise, w
     continuations = [each[1] for each in requests]
     choices, scores = _without_delimiter(continuations), likelihoods
     if way != "none":
-        sizes = [len(each) if way == "length" else len(each.encode()) for each in choices]
+        sizes = [len(each) if way == "length" else len(each.encode(errors="surrogatepass")) for each in choices]
         if not all(sizes):
             raise InputError(
                 f"Expected a text for every choice to divide by its length, but doc_id {number} has an empty one in "
@@ -88,9 +87,19 @@ def _number(value: Any, doc_id: int, where: str) -> float:
     return found
 
 
-def _texts(request: Any) -> tuple[str, str]:
-    values = list(request.values()) if isinstance(request, dict) else list(request)
+def _texts(request: Any, doc_id: int, where: str) -> tuple[str, str]:
+    """Return a question and the choice behind it."""
+    values = _values(request)
+    if not values:
+        raise InputError(
+            f"Expected the texts of every request under 'arguments', but doc_id {doc_id} lacks one in {where}."
+        )
     return str(values[0]), str(values[1]) if len(values) > 1 else ""
+
+
+def _values(held: Any) -> list[Any]:
+    """Return what a list or an object holds; nothing else holds anything."""
+    return list(held.values()) if isinstance(held, dict) else list(held) if isinstance(held, list) else []
 
 
 def _without_delimiter(continuations: Sequence[str]) -> list[str]:

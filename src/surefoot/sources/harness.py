@@ -195,7 +195,7 @@ def _source(
     held |= {name: texts([each.groups[name] for each in questions]) for name in groups if name != "task"}
     digest = hashlib.blake2b(digest_size=16)
     for name, each in zip(names, questions, strict=True):
-        digest.update(f"{name}\n{each.doc_id}\n{len(each.scores)}\n".encode())
+        digest.update(f"{name}\n{each.doc_id}\n{len(each.scores)}\n".encode(errors="surrogatepass"))
 
     def start() -> Generator[Raw]:
         for first in range(0, len(labels), _ROWS):
