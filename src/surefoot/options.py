@@ -6,13 +6,14 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from surefoot.errors import OptionError
+from surefoot.errors import InputError, OptionError
 from surefoot.schema import OptionValue, show_option
 
+T = TypeVar("T", bound=str)
 REQUIRED = inspect.Parameter.empty
 _KEY_AND_VALUE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
@@ -57,6 +58,27 @@ class Option:
             return read
         wanted = " or ".join(_type_name(choice) for choice in choices)
         raise OptionError(f"Expected {owner}:{self.name} to be {wanted}, but got {value!r}. Write {self.name}=…")
+
+
+def one_of(text: str, allowed: Sequence[T], where: str) -> T:
+    """Read a word of which there are few.
+
+    Args:
+        text: What was typed, or stands in a file.
+        allowed: The words.
+        where: Who says so, for the message.
+
+    Returns:
+        The word, as one of these.
+
+    Raises:
+        InputError: If it is none of them.
+    """
+    for each in allowed:
+        if each == text:
+            return each
+    words = (" or " if len(allowed) == 2 else ", ").join(allowed)
+    raise InputError(f"Expected {where} to be {words}, but got {text!r}. Choose one of them.")
 
 
 def options_of(function: Callable[..., Any]) -> dict[str, Option]:

@@ -16,6 +16,7 @@ from surefoot.cli.show_study import show_study
 from surefoot.cli.watch import WatchIt, watched
 from surefoot.errors import InputError
 from surefoot.harmless import harmless, json_text
+from surefoot.options import one_of
 from surefoot.settings import Placement, spread
 
 if TYPE_CHECKING:
@@ -137,10 +138,7 @@ def _local(out: str | Path) -> Path:
 def _size(text: str) -> Size:
     from surefoot.studies.contract import SIZES
 
-    for size in SIZES:
-        if size == text:
-            return size
-    raise InputError(f"Expected --size to be {', '.join(SIZES)}, but got {text!r}. Choose one of them.")
+    return one_of(text, SIZES, "--size")
 
 
 def _run(

@@ -13,6 +13,7 @@ from surefoot.metric_keys import read_metric
 from surefoot.metrics import Stream, top_label
 from surefoot.metrics._binning import bin_sums
 from surefoot.metrics._wide import OF_WIDE, WideRows
+from surefoot.options import one_of
 from surefoot.registry import Part
 from surefoot.schema import Form
 from surefoot.sources._multilabel import has_several
@@ -48,10 +49,7 @@ def check_form(text: str, where: str) -> Form:
     Raises:
         InputError: If there is no such form.
     """
-    for form in FORMS:
-        if form == text:
-            return form
-    raise InputError(f"Expected {where} to be {', '.join(FORMS)}, but got {text!r}. Choose one of them.")
+    return one_of(text, FORMS, where)
 
 
 def form_of(source: Source, first: Raw) -> Form:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from surefoot.errors import InputError
+from surefoot.options import one_of
 from surefoot.places import matching, place
 from surefoot.sources._cells import texts
 from surefoot.sources._harness_rows import Question, question_of, right_choices
@@ -46,10 +47,7 @@ def check_normalise(text: str) -> Normalise:
     Raises:
         InputError: If it is something else.
     """
-    for each in _SAID:
-        if each == text:
-            return each
-    raise InputError(f"Expected --normalise to be {', '.join(_SAID)}, but got {text!r}. Choose one of them.")
+    return one_of(text, tuple(_SAID), "--normalise")
 
 
 def sample_files(source: str | Path) -> list[Path]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from surefoot.errors import InputError
+from surefoot.options import one_of
 
 Array = np.ndarray[Any, Any]
 Meaning = Literal["from-0", "from-1", "names"]
@@ -29,10 +30,7 @@ def check_meaning(text: str, where: str) -> Meaning:
     Raises:
         InputError: If there is no such meaning.
     """
-    for meaning in MEANINGS:
-        if meaning == text:
-            return meaning
-    raise InputError(f"Expected {where} to be {', '.join(MEANINGS)}, but got {text!r}. Choose one of them.")
+    return one_of(text, MEANINGS, where)
 
 
 def whole(text: str) -> int | None:

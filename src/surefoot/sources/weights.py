@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from surefoot.errors import InputError
+from surefoot.options import one_of
 from surefoot.sources.labels import Array
 from surefoot.sources.names import Split, is_weight, model_and_split
 
@@ -31,10 +32,7 @@ def check_counting(text: str, where: str) -> Counting:
     Raises:
         InputError: If there is no such thing.
     """
-    for counting in COUNTINGS:
-        if counting == text:
-            return counting
-    raise InputError(f"Expected {where} to be {' or '.join(COUNTINGS)}, but got {text!r}. Choose one of them.")
+    return one_of(text, COUNTINGS, where)
 
 
 def pick_weights(
