@@ -48,6 +48,23 @@ def test_what_is_open_says_what_it_would_take() -> None:
     assert "not even 1,000 seeds" in above(mean([-1.0, 1.0, 0.001]), 0, "it").reason
 
 
+def test_less_than_what_is_worth_the_claim_is_against_it() -> None:
+    tie = Estimate(0.1, -0.5, 0.7, 5)
+    assert above(tie, 0, "it").side == above(tie, 0, "it", enough=0.6).side == "open"
+    found = above(tie, 0, "it", enough=0.8)
+    assert (found.side, found.p) == ("against", tie.p_value(0.8))
+    assert found.reason == "it is 0.1 (−0.5 to 0.7, n = 5), not clear of 0 and below 0.8"
+    little = Estimate(0.1, 0.05, 0.15, 5)
+    assert above(little, 0, "it", enough=0.8).side == "for"  # little, but there for certain
+    assert above(Estimate(-0.3, -0.5, -0.1, 5), 0, "it", enough=0.8).reason.endswith("below 0")
+
+
+def test_the_sooner_of_two_limits_says_what_it_would_take() -> None:
+    tie = mean([0.4, -0.4, 0.5, -0.5, 0.01])
+    assert tie.seeds_to_tell(0) is None
+    assert above(tie, 0, "it", enough=0.3).reason.endswith(f"about {tie.seeds_to_tell(0.3)} seeds would tell")
+
+
 def test_no_worse_allows_what_it_tolerates() -> None:
     assert no_worse(Estimate(-0.001, -0.004, 0.002, 5), 0.005, "it").side == "for"
     assert no_worse(Estimate(-0.02, -0.03, -0.01, 5), 0.005, "it").side == "against"
@@ -136,26 +153,41 @@ def test_the_tuned_method_is_judged_on_all_tasks_or_not_at_all() -> None:
     assert failed.side == "against"
 
 
+def _tried(folder: Path, name: str, nlls: dict[int, tuple[float, float]]) -> dict[int, RunFolder]:
+    """Make runs of a setting: by seed, NLL on the calibration and on the test split."""
+    found = {}
+    for seed, (calibration, test) in nlls.items():
+        measures = {"nll": test, "accuracy": 0.5, "ece": 0.1, "brier": 0.2}
+        shown = {**measures, "nll": calibration}
+        found[seed] = fake_run(folder / name, seed=seed, measures=measures, calibration=shown)
+    return found
+
+
 def test_settings_are_chosen_on_the_calibration_split_seed_by_seed(tmp_path: Path) -> None:
     """Never on test; what failed is out, and a seed of which a run is still to be made says nothing."""
-
-    def run(name: str, seed: int, calibration: float, test: float) -> dict[int, RunFolder]:
-        measures = {"nll": test, "accuracy": 0.5, "ece": 0.1, "brier": 0.2}
-        return {
-            seed: fake_run(tmp_path / name, seed=seed, measures=measures, calibration={**measures, "nll": calibration})
-        }
-
-    small = run("small", 0, 0.5, 0.9) | run("small", 1, 0.7, 0.1) | run("small", 2, 0.9, 0.2)
-    small |= run("small", 3, 0.5, 0.5)
-    large = run("large", 0, 0.6, 0.1) | run("large", 1, 0.6, 0.8)
-    found = {"sam · rho=0.1": small, "sam · rho=0.2": large, "sgd": run("sgd", 0, 1.0, 1.0)}
+    small = _tried(tmp_path, "small", {0: (0.5, 0.9), 1: (0.7, 0.1), 2: (0.9, 0.2), 3: (0.5, 0.5)})
+    large = _tried(tmp_path, "large", {0: (0.6, 0.1), 1: (0.6, 0.8)})
+    found = {"sam · rho=0.1": small, "sam · rho=0.2": large, "sgd": _tried(tmp_path, "sgd", {0: (1.0, 1.0)})}
     runs = Runs(found, {"sam · rho=0.2": {2: SurefootError("it diverged")}})
-    chosen = runs.tuned()
+    chosen = runs.tuned(seed_by_seed=True)
     assert list(chosen.found) == ["sam", "sgd"]
     assert chosen.measure("sam", "nll") == {0: 0.9, 1: 0.8, 2: 0.2}
     assert chosen.measure("sgd", "nll") == {0: 1.0}
     assert {(split, key) for _, split, key in runs.asked} == {("calibration", "nll"), ("test", "nll")}
     assert runs.asked is chosen.asked
+
+
+def test_one_setting_is_chosen_for_all_seeds(tmp_path: Path) -> None:
+    """By its mean on the calibration split; one that diverged somewhere is out, and so are seeds that some lack."""
+    small = _tried(tmp_path, "small", {0: (0.5, 0.9), 1: (0.7, 0.1), 3: (0.1, 0.5)})
+    large = _tried(tmp_path, "large", {0: (0.6, 0.1), 1: (0.5, 0.8)})
+    wild = _tried(tmp_path, "wild", {0: (0.1, 0.1)})
+    found = {"sam · rho=0.1": small, "sam · rho=0.2": large, "sam · rho=9": wild}
+    runs = Runs(found, {"sam · rho=9": {1: SurefootError("it diverged")}})
+    assert runs.tuned().measure("sam", "nll") == {0: 0.1, 1: 0.8}
+    assert runs.tuned(seed_by_seed=True).measure("sam", "nll") == {0: 0.1, 1: 0.8}  # seed 0 by the wild one
+    some = Runs({"sam · rho=0.1": small, "sam · rho=0.2": {}})
+    assert some.tuned().measure("sam", "nll") == {}
 
 
 @pytest.mark.parametrize("part", [part for part in STUDIES if part.name[0] in "abc"], ids=lambda part: part.name)

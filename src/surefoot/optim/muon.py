@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from surefoot.errors import InputError
 from surefoot.registry import OPTIMIZERS
 
 Kind = Literal["muon", "rest"]
+Precision = Literal["bfloat16", "float32"]
 
 
 @OPTIMIZERS.register("muon", passes=1, reference="Jordan et al. 2024; torch.optim.Muon")
@@ -31,6 +33,8 @@ class Muon(Optimizer):
         rest: What optimizes everything else.
         rest_lr: Its learning rate.
         rest_weight_decay: Its weight decay.
+        precision: In which a hidden matrix is orthogonalised. Torch does it in bfloat16, which graphics cards are made
+            for; on a processor without instructions for it float32 is many times faster, and more exact.
 
     Attributes:
         split: Names of the parameters each of the two has, for the record.
@@ -50,6 +54,7 @@ class Muon(Optimizer):
         rest: Literal["adamw", "sgd"] = "adamw",
         rest_lr: float = 1e-3,
         rest_weight_decay: float = 0.01,
+        precision: Precision = "bfloat16",
     ) -> None:
         names = hidden_matrices(model, params)
         chosen = dict(model.named_parameters())
@@ -60,7 +65,8 @@ class Muon(Optimizer):
                 f"Expected hidden matrices and other parameters, but got {len(matrices)} and {len(others)}. "
                 "Use a network with at least two linear layers, or another optimizer."
             )
-        muon = torch.optim.Muon(matrices, lr=lr, momentum=momentum, weight_decay=weight_decay)
+        kind_of_muon = torch.optim.Muon if precision == "bfloat16" else Float32Muon
+        muon = kind_of_muon(matrices, lr=lr, momentum=momentum, weight_decay=weight_decay)
         values, decay = list(others.values()), rest_weight_decay
         other: Optimizer = torch.optim.AdamW(values, lr=rest_lr, weight_decay=decay)
         if rest == "sgd":
@@ -90,6 +96,51 @@ class Muon(Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle with both parts, which torch's own version would drop."""
         return {key: value for key, value in self.__dict__.items() if key != "step"}
+
+
+class Float32Muon(torch.optim.Muon):
+    """Torch's Muon with its defaults, but every matrix is orthogonalised as it is instead of in bfloat16."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # the wrapper evaluates, never this
+        """Step against the orthogonalised Nesterov momentum."""
+        for group in self.param_groups:
+            for weight in (weight for weight in group["params"] if weight.grad is not None):
+                state = self.state[weight]
+                if "momentum_buffer" not in state:
+                    state["momentum_buffer"] = torch.zeros_like(weight.grad)
+                momentum = state["momentum_buffer"].lerp_(weight.grad, 1 - group["momentum"])
+                direction = orthogonalised(
+                    weight.grad.lerp(momentum, group["momentum"]), group["ns_coefficients"], group["ns_steps"]
+                )
+                weight.mul_(1 - group["lr"] * group["weight_decay"])
+                rows, columns = weight.shape
+                weight.sub_(direction, alpha=group["lr"] * math.sqrt(max(1, rows / columns)))
+
+
+def orthogonalised(matrix: Tensor, coefficients: tuple[float, float, float], steps: int) -> Tensor:
+    """Bring all singular values of a matrix near 1 by Newton–Schulz iterations X ← aX + (bA + cA²)X, A = XXᵀ.
+
+    Args:
+        matrix: Of any shape but the empty one; computed in its own precision.
+        coefficients: a, b and c.
+        steps: How many.
+
+    Returns:
+        A matrix with the same singular vectors; one of zeros stays so.
+
+    Example:
+        >>> orthogonalised(torch.tensor([[0.0, 5.0], [0.0, 0.0]]), (1.5, -0.5, 0.0), 8)  # a rank-one matrix, scaled
+        tensor([[0., 1.],
+                [0., 0.]])
+    """
+    a, b, c = coefficients
+    flat = matrix if len(matrix) <= matrix.shape[1] else matrix.T
+    x: Tensor = flat / flat.norm().clamp(min=1e-7)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x if flat is matrix else x.T
 
 
 def hidden_matrices(model: nn.Module, params: Iterable[Tensor]) -> list[str]:

@@ -22,7 +22,13 @@ RATES = {
 }
 NAMES = {"gd": "GD", "sgd": "SGD", "adamw": "AdamW", "muon": "Muon", "sam": "SAM"}
 PLAIN = "momentum=0,weight_decay=0"
-OPTIONS = {"gd": "", "sgd": f",{PLAIN}", "adamw": ",weight_decay=0", "muon": "", "sam": f",rho=0.05,{PLAIN}"}
+OPTIONS = {
+    "gd": "",
+    "sgd": f",{PLAIN}",
+    "adamw": ",weight_decay=0",
+    "muon": ",precision=float32",
+    "sam": f",rho=0.05,{PLAIN}",
+}
 # On a laptop: until most runs have fitted the training set. What rises first and falls then is not seen before.
 STEPS = {"gd": 1600, "sgd": 4000, "adamw": 2400, "muon": 1200, "sam": 4000}
 MOMENTS = 80  # of a run on a laptop at which everything is measured

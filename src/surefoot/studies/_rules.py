@@ -1,10 +1,22 @@
-"""When the rules of the studies were fixed."""
+"""When the rules of the studies were fixed, and how small a difference is not what was claimed."""
 
 from __future__ import annotations
 
 from surefoot.studies.contract import Fixed
 
-SECOND_ROUND = Fixed(
-    "2026-11-17", "73db3f1", "the first round, on seeds 0 to 4 and one division of the data for all of them"
-)
+_FIRST = "the first round, on seeds 0 to 4 and one division of the data for all of them"
+_HALF = "A7 to A9, A11 to A13, A15 and C1 of the second"
+SECOND_ROUND = Fixed("2026-11-17", "73db3f1", _FIRST)
+MIDWAY = Fixed("2026-11-18", "0000000", f"{_FIRST}, and {_HALF}")
 NEW = Fixed("2026-11-17", "73db3f1")
+NEW_MIDWAY = Fixed("2026-11-18", "0000000", _HALF)
+
+
+def third(points: float) -> float:
+    """Return a third of a published difference in percentage points, as a share: what is certainly less is against it.
+
+    Example:
+        >>> third(3.0)
+        0.01
+    """
+    return points / 300

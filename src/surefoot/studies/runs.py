@@ -43,11 +43,12 @@ class Runs:
         """Return an arm's runs by seed; none if all failed."""
         return self.found.get(arm, {})
 
-    def tuned(self, *, by: str = "nll") -> Runs:
-        """Choose among the settings of every arm that has some, seed by seed, by a metric on the calibration split.
+    def tuned(self, *, by: str = "nll", seed_by_seed: bool = False) -> Runs:
+        """Choose among the settings of every arm that has some, by a metric on the calibration split.
 
         Args:
-            by: The metric, whose smallest value is chosen.
+            by: The metric, whose smallest value is chosen: its mean over the seeds.
+            seed_by_seed: Choose for each seed on its own, which lets chance choose as well.
 
         Returns:
             The runs with one arm in place of ``arm · setting`` for each, and all others as they are.
@@ -55,7 +56,8 @@ class Runs:
         groups: dict[str, list[str]] = {}
         for label in self.found:
             groups.setdefault(label.partition(SETTING)[0], []).append(label)
-        found = {arm: self._chosen(labels, by) for arm, labels in groups.items()}
+        choose = self._chosen_by_seed if seed_by_seed else self._chosen
+        found = {arm: choose(labels, by) for arm, labels in groups.items()}
         shifts = {arm: self.shifts[labels[0]] for arm, labels in groups.items() if labels[0] in self.shifts}
         return self.with_arms(found, shifts)
 
@@ -66,6 +68,17 @@ class Runs:
         return made
 
     def _chosen(self, labels: Sequence[str], by: str) -> dict[int, RunFolder]:
+        """Return the runs of the best setting at the seeds that all have; those that fail more than others are out."""
+        if len(labels) == 1:
+            return self[labels[0]]
+        fewest = min(len(self.failed.get(label, {})) for label in labels)
+        left = [label for label in labels if len(self.failed.get(label, {})) == fewest]
+        scores = {label: self.measure(label, by, split="calibration") for label in left}
+        seeds = shared_seeds(list(scores.values()))
+        best = min(left, key=lambda label: sum(scores[label][seed] for seed in seeds))
+        return {seed: self[best][seed] for seed in seeds}
+
+    def _chosen_by_seed(self, labels: Sequence[str], by: str) -> dict[int, RunFolder]:
         """Return the best setting's run of every seed; one that failed is out, one that is not made yet stops it."""
         if len(labels) == 1:
             return self[labels[0]]

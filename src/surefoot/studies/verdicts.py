@@ -20,13 +20,17 @@ LEVEL = 0.05
 DECIDING: tuple[Side, ...] = ("against", "open", "for")  # what one part's side does to the whole
 
 
-def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Finding:
+def above(
+    estimate: Estimate, limit: float, what: str, *, enough: float | None = None, least: int = LEAST_SEEDS
+) -> Finding:
     """Return whether a number lies above a limit: its whole interval must lie on one side.
 
     Args:
         estimate: The number.
         limit: What it is compared with.
         what: Its name, for the reason.
+        enough: The smallest number beyond the limit that would be worth the claim: where it is not clear of the limit
+            and its whole interval lies below this, that is against it. Else the limit itself.
         least: Seeds below which nothing is said.
 
     Returns:
@@ -37,8 +41,10 @@ def above(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEE
         'the ratio is 2 (1.5 to 2.5, n = 5), above 1'
         >>> above(Estimate(1.2, 0.7, 1.7, 5), 1.0, "the ratio").reason
         'the ratio is 1.2 (0.7 to 1.7, n = 5), not clear of 1: about 34 seeds would tell'
+        >>> above(Estimate(1.2, 0.7, 1.7, 5), 1.0, "the ratio", enough=2.0).reason
+        'the ratio is 1.2 (0.7 to 1.7, n = 5), not clear of 1 and below 2'
     """
-    return _beyond(estimate, limit, what, least, wants_above=True)
+    return _beyond(estimate, limit, what, least, enough, wants_above=True)
 
 
 def below(estimate: Estimate, limit: float, what: str, *, least: int = LEAST_SEEDS) -> Finding:
@@ -51,12 +57,18 @@ def no_worse(estimate: Estimate, tolerance: float, what: str) -> Finding:
     return above(estimate, -tolerance, what)
 
 
-def _beyond(estimate: Estimate, limit: float, what: str, least: int, *, wants_above: bool) -> Finding:
+def _beyond(
+    estimate: Estimate, limit: float, what: str, least: int, enough: float | None = None, *, wants_above: bool
+) -> Finding:
     shown = f"{what} is {show(estimate)}"
     if estimate.low is None or estimate.high is None or estimate.n < least:
         return Finding("open", f"{shown}: fewer than {least} seeds")
     if estimate.low <= limit <= estimate.high:
-        seeds = estimate.seeds_to_tell(limit)
+        if enough is not None and estimate.high < enough:
+            reason = f"{shown}, not clear of {short(limit)} and below {short(enough)}"
+            return Finding("against", reason, estimate.p_value(enough))
+        told = [estimate.seeds_to_tell(each) for each in (limit, enough) if each is not None]
+        seeds = min(filter(None, told), default=None)
         takes = f"about {seeds} seeds would tell" if seeds else "not even 1,000 seeds would tell"
         return Finding("open", f"{shown}, not clear of {short(limit)}: {takes}")
     is_above = estimate.low > limit

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, Spread, spread
-from surefoot.studies._arms import AUTO, DEEP, FIRST_SEED, residual, tuned, tuning_themselves
-from surefoot.studies._rules import SECOND_ROUND
+from surefoot.studies._arms import AUTO, DEEP, FRESH_SEED, residual, tuned, tuning_themselves
+from surefoot.studies._rules import MIDWAY, third
 from surefoot.studies._tables import ece_gap
 from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
 from surefoot.studies.runs import Runs
@@ -23,6 +23,7 @@ ECES = {  # in percent: SGD, SAM
     "Tiny-ImageNet, ResNet-18": (7.65, 3.46),
 }
 PUBLISHED = {where: {"sgd": sgd, "sam": sam, "ratio": round(sgd / sam, 2)} for where, (sgd, sam) in ECES.items()}
+GAP = 3.25  # of the first
 PLACES = {"": "perceptron, clothes", DEEP: "ResNet-8, CIFAR-10"}
 KEYS = ("sgd", "sam", "csam auto", "csam auto, every 4th")
 COLUMNS = (
@@ -58,7 +59,7 @@ def _row(chosen: Runs, where: str) -> dict[str, Spread]:
 
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
     """Ask for both differences above 0."""
-    return together([above(number, 0, name) for name, number in numbers.items()])
+    return together([above(number, 0, name, enough=third(GAP)) for name, number in numbers.items()])
 
 
 @STUDIES.register("a1")
@@ -68,16 +69,17 @@ def a1() -> Study:
         question="Is a network trained with SAM better calibrated than one trained with SGD, with nothing done after?",
         published=PUBLISHED,
         source="CSAM paper, table S7 (CIFAR and Tiny-ImageNet)",
-        rule="Both are tuned on the calibration split, seed by seed, by NLL: over six settings each on the perceptron "
-        "(SGD: three learning rates, SAM: three radii; each at two weight decays), over two on ResNet-8 (SGD: weight "
-        "decay, SAM: radius). Held if debiased ECE(SGD) − ECE(SAM) on test, paired by seed, is above 0 with its 95 % "
-        "interval on both networks. CSAM that tunes itself is shown, not judged.",
-        fixed=SECOND_ROUND,
+        rule="Both are tuned by the mean NLL of all seeds on the calibration split: over six settings each on the "
+        "perceptron (SGD: three learning rates, SAM: three radii; each at two weight decays), over two on ResNet-8 "
+        "(SGD: weight decay, SAM: radius). Held if debiased ECE(SGD) − ECE(SAM) on test, paired by seed, is above 0 "
+        "with its 95 % interval on both networks; where it is not, an interval below a third of the published 3.25 "
+        "points counts against it. CSAM that tunes itself is shown, not judged.",
+        fixed=MIDWAY,
         differs="small networks, thousands of pictures",
-        headline=Headline(f"ECE of SGD − SAM, {PLACES[DEEP]}", published=0.0325, percent=True),
+        headline=Headline(f"ECE of SGD − SAM, {PLACES[DEEP]}", published=GAP / 100, percent=True),
         grid=grid,
         analyse=analyse,
         judge=judge,
-        first_seed=FIRST_SEED,
+        first_seed=FRESH_SEED,
         drawings=(Drawing("reliability"), Drawing("ece_bars")),
     )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, difference, spread
-from surefoot.studies._arms import DEEP, FIRST_SEED, residual, tuned
-from surefoot.studies._rules import SECOND_ROUND
+from surefoot.studies._arms import DEEP, FRESH_SEED, residual, tuned
+from surefoot.studies._rules import MIDWAY
 from surefoot.studies._tables import ACCURACY, ECE, ece_of
 from surefoot.studies.claims.a01_sam_calibrates import PLACES
 from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Row, Size, Study, Table
@@ -72,12 +72,12 @@ def a2() -> Study:
         rule="Tuned as in A1. Held if debiased ECE(SGD behind temperature) − ECE(SAM) and ECE(SGD behind isotonic "
         "regression) − ECE(SAM), paired by seed, are above 0 with their 95 % intervals on both networks. CSAM is "
         "shown, not judged.",
-        fixed=SECOND_ROUND,
+        fixed=MIDWAY,
         differs="small networks, thousands of pictures",
         headline=Headline(f"ECE of SGD behind temperature − SAM, {PLACES[DEEP]}", published=0.002, percent=True),
         grid=grid,
         analyse=analyse,
         judge=judge,
-        first_seed=FIRST_SEED,
+        first_seed=FRESH_SEED,
         drawings=(Drawing("ece_bars"),),
     )

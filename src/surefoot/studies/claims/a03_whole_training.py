@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
 from surefoot.statistics import NOTHING, Estimate, difference, mean, spread
-from surefoot.studies._arms import FIRST_SEED, LOOKS, tuned
-from surefoot.studies._rules import SECOND_ROUND
+from surefoot.studies._arms import FRESH_SEED, LOOKS, tuned
+from surefoot.studies._rules import MIDWAY
 from surefoot.studies._tables import ECE, TCE
 from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Row, Size, Study, Table
 from surefoot.studies.runs import Runs
@@ -86,10 +86,10 @@ def a3() -> Study:
         rule="Tuned as in A1, on the perceptron. Held if SGD's ECE minus SAM's, averaged over ten looks, is above 0 "
         f"with its 95 % interval over seeds, SGD's mean ECE is above SAM's at {MOST:.0%} of the looks or more, and the "
         "advantage in ECE exceeds that in ECE after temperature scaling with its interval.",
-        fixed=SECOND_ROUND,
+        fixed=MIDWAY,
         differs="a small network on clothes",
         headline=Headline("ECE advantage, mean over looks", percent=True),
-        first_seed=FIRST_SEED,
+        first_seed=FRESH_SEED,
         grid=grid,
         analyse=analyse,
         judge=judge,

@@ -31,7 +31,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 def analyse(runs: Runs) -> Analysis:
     """Compare each with SGD."""
-    chosen = runs.tuned()
+    chosen = runs.tuned(seed_by_seed=True)
     numbers = {f"ECE of SGD − {name}": ece_gap(chosen, "sgd", name) for name in NAMES if name != "sgd"}
     mean = mean_by_seed([ece_of(chosen, name) for name in VARIANTS])
     numbers["ECE of SGD − mean of ASAM, VASSO and Stable SAM"] = difference(ece_of(chosen, "sgd"), mean)

@@ -42,7 +42,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 def analyse(runs: Runs) -> Analysis:
     """Compare each step of loss → loss + SAM → loss + CSAM."""
-    chosen = runs.tuned()
+    chosen = runs.tuned(seed_by_seed=True)
     steps = [(loss, f"{loss} + sam") for loss in LOSSES]
     steps += [(f"{loss} + sam", f"{loss} + csam") for loss in LOSSES]
     numbers = {f"ECE of {a} − {b}": ece_gap(chosen, a, b) for a, b in steps}
