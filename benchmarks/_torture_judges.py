@@ -71,7 +71,8 @@ def audit(said: dict[str, Any], rows: Rows | None) -> str:
 def groups(said: dict[str, Any], content: bytes) -> str:
     """Judge the slices of an audit with ``--group site``: rows and accuracy of each value."""
     frame = pd.read_csv(io.BytesIO(content), index_col=False, dtype={"site": str}, keep_default_na=False)
-    best = frame[["p0", "p1", "p2"]].to_numpy(np.float64).argmax(1) == frame["label"].astype(int)
+    scores = frame.drop(columns=["label", "site", "age"])  # whatever a changed header calls them
+    best = scores.to_numpy(np.float64).argmax(1) == frame["label"].astype(int)
     found = list[str]()
     for each in said["slices"]:
         rows = best[frame["site"] == each["value"]]

@@ -65,3 +65,22 @@ def test_a_temperature_that_would_turn_classes_round_is_refused(tmp_path: Path, 
     path.write_text(f'{{"calibrator": "temperature", "temperature": {number}, "fitted_on": "calibration"}}')
     with pytest.raises(InputError, match=f"Expected a temperature above 0, but got {number}"):
         load(path)
+
+
+@pytest.mark.parametrize("bias", ["4e307", "-1e31", "NaN", "Infinity"])
+def test_numbers_that_no_fit_finds_are_refused(tmp_path: Path, bias: str) -> None:
+    """One changed bit can make a bias of 4e307 from 0.2: applied, every logit would be infinite."""
+    path = tmp_path / "c.json"
+    rest = '"calibrator": "vector", "factor": [1, 1], "fitted_on": "calibration"'
+    path.write_text(f'{{"bias": [0.5, {bias}], {rest}}}')
+    with pytest.raises(InputError, match="Expected a saved calibrator whose bias a fit could have found"):
+        load(path)
+    path.write_text(f'{{"bias": [0.5, 4e20], {rest}}}')
+    assert load(path).name == "vector"
+
+
+def test_a_temperature_next_to_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text('{"calibrator": "temperature", "temperature": 1e-300, "fitted_on": "calibration"}')
+    with pytest.raises(InputError, match="Expected a saved calibrator whose temperature a fit could have found"):
+        load(path)

@@ -26,6 +26,7 @@ from surefoot.schema import Predictions, SplitName
 Array = np.ndarray[Any, np.dtype[np.float64]]
 _ROWS_AT_ONCE = 1 << 20
 _NUMBERS = ("float", "int")  # how fields with one number are declared
+_LARGEST = 1e30  # no fit finds a larger one, and repaired logits would not be numbers any more
 
 
 class Calibrator(ABC):
@@ -145,7 +146,16 @@ class Calibrator(ABC):
                     f"Expected a number as {field.name} of a saved calibrator, but got {given[field.name]!r}. "
                     "Fit it again."
                 )
-        return kind(**{key: np.asarray(v, np.float64) if isinstance(v, list) else v for key, v in given.items()})
+        read = kind(**{key: np.asarray(v, np.float64) if isinstance(v, list) else v for key, v in given.items()})
+        for name, value in read._fields().items():
+            is_fitted = isinstance(value, float | int | np.ndarray) and name != "edges"  # which has padding
+            factor = 1 / value if name == "temperature" else value
+            if is_fitted and not np.all(np.abs(factor) <= _LARGEST):
+                raise InputError(
+                    f"Expected a saved calibrator whose {name} a fit could have found, but logits behind it would not "
+                    "be numbers any more. The file is damaged: fit it again."
+                )
+        return read
 
     def save(self, path: Path | str, about: Mapping[str, Any] | None = None) -> None:
         """Write the calibrator to a ``.json`` or ``.safetensors`` file.
