@@ -47,6 +47,8 @@ OURS = {
     "surefoot rst p=0.25": "rst:p=0.25",
     "surefoot aesam": "aesam",
     "surefoot esam": "esam",
+    "surefoot muon": "muon",
+    "surefoot muon, float32": "muon:precision=float32",
 }
 BEFORE = ", before"
 ALWAYS = ("sgd", "floor", "floor + SGD's step", "bare swap")
