@@ -42,7 +42,8 @@ def page_of(
         *papers_of(results),
         f"![What was published beside what was measured, claim by claim]({folder}/{FOREST})",
         "A claim *held* where the intervals of all its parts lie on its side; it is *contradicted* where one lies on "
-        "the other side in the published setting, and *did not transfer* where that is so in another one; else it is "
+        "the other side in the published setting, and *did not transfer* where that is so in another one (where a "
+        "difference was published, many rules count less than a third of it as the other side); else it is "
         "*underpowered*, and the reason says how many seeds would tell. Columns of numbers have one each, that of the "
         "figure; differences of errors and accuracies are in percentage points.",
         "\n".join(lines),
