@@ -8,7 +8,7 @@ _FIRST = "the first round, on seeds 0 to 4 and one division of the data for all 
 _HALF = "A7 to A9, A11 to A13, A15 and C1 of the second"
 SECOND_ROUND = Fixed("2026-11-17", "73db3f1", _FIRST)
 MIDWAY = Fixed("2026-11-18", "05ec40b", f"{_FIRST}, and {_HALF}")
-MORE_SEEDS = Fixed("2026-11-18", "0000000", f"{_FIRST}, and five seeds of the second")
+MORE_SEEDS = Fixed("2026-11-18", "8c69093", f"{_FIRST}, and five seeds of the second")
 NEW = Fixed("2026-11-17", "73db3f1")
 NEW_MIDWAY = Fixed("2026-11-18", "05ec40b", _HALF)
 
