@@ -36,7 +36,7 @@ def measured(rows: Rows) -> dict[str, float]:
     gaps = [abs((weights * (confidence - correct))[places == b].sum()) for b in range(BINS)]
     edges = np.abs(confidence * BINS - np.round(confidence * BINS)) < 1e-4
     return {
-        "n": float(len(labels)),
+        "n": float((rows.weights > 0).sum()),  # the others do not count
         "accuracy": float(np.average(correct, weights=weights)),
         "gap": float(np.average(confidence - correct, weights=weights)),
         "ece": float(sum(gaps) / weights.sum()),
@@ -106,7 +106,8 @@ def temperature(fitted: Path, rows: Rows | None) -> str:
     logits, spots = np.log(np.maximum(rows.probs, 1e-38)), np.arange(len(rows.labels))
 
     def nll(log_t: float) -> float:
-        return -float(np.log(np.maximum(softmax(logits / np.exp(log_t))[spots, rows.labels], 1e-300)).mean())
+        likely = np.log(np.maximum(softmax(logits / np.exp(log_t))[spots, rows.labels], 1e-300))
+        return -float(np.average(likely, weights=rows.weights))
 
     wide = np.log([0.05, 20.0])
     best = min(nll(float(each)) for each in (*wide, minimize_scalar(nll, bounds=tuple(wide), method="bounded").x))
@@ -115,8 +116,11 @@ def temperature(fitted: Path, rows: Rows | None) -> str:
 
 
 def quantile(fitted: Path, rows: Rows | None) -> str:
-    """Judge ``surefoot conformal --method lac``: the threshold is the ⌈(n + 1) 0.9⌉-th smallest of −p(true class)."""
-    if rows is None:
+    """Judge ``surefoot conformal --method lac``: the threshold is the ⌈(n + 1) 0.9⌉-th smallest of −p(true class).
+
+    Where rows have weights, that depends on the next one's, too.
+    """
+    if rows is None or (rows.weights != 1).any():
         return UNKNOWN
     scores = np.sort(-rows.probs[np.arange(len(rows.labels)), rows.labels])
     place, (said,) = int(np.ceil((len(scores) + 1) * 0.9 - 1e-9)), json.loads(fitted.read_text())["thresholds"]

@@ -109,7 +109,9 @@ def test_weights_of_confidences_are_said_or_refused(tmp_path: Path) -> None:
     assert named.n == TIMES.sum()
     with pytest.raises(InputError, match="Expected a column 'nothing', but arrays has confidence, correct, weight"):
         sf.audit(columns, weights="nothing")
-    with pytest.raises(InputError, match="Expected weights 'weight' to be 0 or more in every row, but row 0 has -1"):
+    with pytest.raises(
+        InputError, match=r"Expected weights 'weight' to be 0 or from 1e-12 to 1e\+12 in every row, but row 0 has -1"
+    ):
         sf.audit({**columns, "weight": np.where(np.arange(600) == 0, -1.0, 1.0)})
     with pytest.raises(InputError, match="Expected a weight above 0 in some row"):
         sf.audit({**columns, "weight": np.zeros(600)})
@@ -255,7 +257,9 @@ def test_weights_of_several_labels_are_said_or_refused(tmp_path: Path) -> None:
     assert sf.audit({**columns, "count": np.arange(40)}).audit.notes[0].startswith("Column 'count' was not used: ")
     with pytest.raises(InputError, match="Expected a column 'nothing', but arrays has prob_a, prob_b, true_a, true_b"):
         sf.audit(columns, weights="nothing")
-    with pytest.raises(InputError, match="Expected weights 'weight' to be 0 or more in every row, but row 0 has -1"):
+    with pytest.raises(
+        InputError, match=r"Expected weights 'weight' to be 0 or from 1e-12 to 1e\+12 in every row, but row 0 has -1"
+    ):
         sf.audit({**columns, "weight": np.where(np.arange(40) == 0, -1.0, 1.0)})
     with pytest.raises(InputError, match="Expected a weight above 0 in some row"):
         sf.audit({**columns, "weight": np.zeros(40)})

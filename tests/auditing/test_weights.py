@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -232,3 +233,29 @@ def test_measures_of_weights_are_intervals_around_their_estimates() -> None:
     known = {key for key, each in found.items() if each.known}
     assert known >= {"ece", "nll", "brier", "misclassification_auroc", "aurc", "top_k_accuracy:k=2"}
     assert all(each.low <= each.estimate <= each.high for each in found.values())
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"), [({}, "0 or from 1e-12 to"), ({"weights_are": "counts"}, "whole numbers from 0 to")]
+)
+def test_weights_beside_which_others_vanish_are_refused(
+    tmp_path: Path, told: dict[str, Any], wanted: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    """−1 as a number without a sign is 1.8e19."""
+    probs, labels = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4]]), np.array([0, 1, 1])
+    np.savez(tmp_path / "huge.npz", probs=probs, labels=labels, weights=np.array([-1, 0, 2]).astype(np.uint64))
+    with pytest.raises(
+        InputError, match=rf"Expected weights 'weights' to be {wanted} 1e\+12.* row 0 has 1\.84467e\+19"
+    ):
+        audit(tmp_path / "huge.npz", **told)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("weight", [1e12, 1e-12])
+def test_the_unit_of_weights_is_anybodys(rows: tuple[np.ndarray, ...], weight: float, tmp_path: Path) -> None:
+    logits, labels, *_ = rows
+    np.savez(tmp_path / "a.npz", logits=logits, labels=labels, weights=np.full(len(labels), weight))
+    np.savez(tmp_path / "b.npz", logits=logits, labels=labels)
+    (found,), (plain,) = audit(tmp_path / "a.npz"), audit(tmp_path / "b.npz")
+    assert found.verdict.ece.estimate == pytest.approx(plain.verdict.ece.estimate, rel=1e-6)
+    assert found.n == plain.n

@@ -113,12 +113,12 @@ def test_arrays_and_predictions_in_memory() -> None:
         (
             {5: -1.0, 7: -2.0},
             {},
-            "to be 0 or more in every row, but 2 of 90 rows have others: row 5 has -1, row 7 has -2",
+            "to be 0 or from 1e-12 to 1e\\+12 in every row, but 2 of 90 rows have others: row 5 has -1, row 7 has -2",
         ),
         (
             {5: 0.5},
             {"weights_are": "counts"},
-            "whole numbers from 0, how many rows each stands for, in every row, but row",
+            "whole numbers from 0 to 1e\\+12, how many rows each stands for, in every row, but row",
         ),
         ({5: np.nan}, {}, r"1 of 90 rows has a gap, NaN or infinity \(row 5; in 'weight' 1×\)"),
         ({5: np.inf}, {}, "in 'weight' 1×"),

@@ -84,8 +84,10 @@ def counted(source: Source, seen: Weighing | None = None, spans: Spans | None = 
     done = source.first_row
     for chunk in source.chunks():
         if seen is not None and chunk.weights is not None:
-            stands = np.where(chunk.weights > 0, chunk.weights, 0).astype(np.int64)
-            places = done + stands.cumsum() - stands if source.weights_are == "counts" else chunk.rows
+            places = chunk.rows
+            if source.weights_are == "counts":
+                stands = np.where(chunk.weights > 0, chunk.weights, 0).astype(np.int64)
+                places = done + stands.cumsum() - stands
             seen.add(chunk.weights, places)
         if chunk.weights is None or source.weights_are == "importance":
             if spans is not None:

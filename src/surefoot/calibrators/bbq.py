@@ -17,6 +17,7 @@ from surefoot.registry import CALIBRATORS
 from surefoot.schema import Predictions
 
 _PRIOR = 2.0
+_FINEST = 10**7  # rows from which on there are no finer binnings; weights can stand for any number of rows
 _DROP = 0.001
 
 
@@ -86,7 +87,7 @@ def average_binnings(scores: Array, hits: Array, weights: Array | None = None) -
     """
     order = np.argsort(scores, kind="stable")
     scores, hits, weights = scores[order], hits[order], None if weights is None else weights[order]
-    n = len(scores) if weights is None else round(float(weights.sum()), 6)
+    n = min(len(scores) if weights is None else round(float(weights.sum()), 6), _FINEST)
     fewest, most = max(1, math.floor(n ** (1 / 3) / 10)), min(math.ceil(n / 5), math.ceil(10 * n ** (1 / 3)))
     binnings = [bin_equally(scores, hits, n_bins, weights) for n_bins in range(fewest, max(fewest, most) + 1)]
     kept, shares = _prune(binnings)

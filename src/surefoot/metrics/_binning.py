@@ -168,7 +168,7 @@ def _equal_weight_sums(confidence: Tensor, correct: Tensor, n_bins: int, weights
     groups, place = np.unique(value, return_inverse=True)
     mass = np.bincount(place, weight).astype(np.float64)
     hits = np.bincount(place, weight * correct.double().numpy()).astype(np.float64)
-    size, more = divmod(round(weight.sum()), n_bins)
+    size, more = divmod(np.round(weight.sum()), n_bins)
     steps = np.arange(n_bins + 1)
     ends = (size * steps + np.minimum(steps, more)).astype(np.float64)
     filled = np.concatenate([[0.0], mass.cumsum()])
@@ -216,7 +216,7 @@ def _ends(values: Array, counts: Array, n_bins: int) -> Array:
     """Return the last value of each run of equal weight, where repeated rows would have it."""
     order = np.argsort(values)
     filled = counts[order].cumsum()
-    n = round(filled[-1])
+    n = np.round(filled[-1])
     if n < n_bins:
         return values
     wanted = np.arange(1, n_bins) * n // n_bins - 1e-9 * n  # less a hair: what is added up to 7 may be 6.9999…

@@ -16,6 +16,8 @@ from surefoot.sources.names import Split, is_weight, model_and_split
 Counting = Literal["importance", "counts"]
 COUNTINGS: tuple[Counting, ...] = get_args(Counting)
 _PLAIN = {"weight", "weights", "sample_weight", "sample_weights"}
+# Beside a weight of 1.8e19, which is −1 without a sign, all others would vanish; squares of tiny ones would.
+LEAST, MOST = 1e-12, 1e12
 _SHOWN = 5  # rows that are named; the others are counted
 
 
@@ -100,7 +102,8 @@ class StrangeWeights:
 
     def error(self, name: str, where: str) -> InputError:
         """Make the error that says what was found."""
-        wanted = "whole numbers from 0, how many rows each stands for," if self._counting == "counts" else "0 or more"
+        counts = f"whole numbers from 0 to {MOST:g}, how many rows each stands for,"
+        wanted = counts if self._counting == "counts" else f"0 or from {LEAST:g} to {MOST:g}"
         these = f"{self._count:,} of {self._n:,} rows have others: " if self._count > 1 else ""
         more = ", …" if self._count > len(self._found) else ""
         do = "Say --weights-are importance, or correct them" if self._counting == "counts" else "Correct them"
@@ -111,8 +114,8 @@ class StrangeWeights:
 
 
 def _off(weights: Array, counting: Counting) -> Array:
-    off: Array = (weights < 0) | ((weights != np.floor(weights)) if counting == "counts" else False)
-    return off
+    off: Array = (weights != 0) & ((weights < LEAST) | (weights > MOST))
+    return off | (weights != np.floor(weights)) if counting == "counts" else off
 
 
 def are_valid(weights: Array, counting: Counting) -> bool:
