@@ -35,6 +35,7 @@ MOMENTS = 80  # of a run on a laptop at which everything is measured
 # Examples for quality and for both sharpnesses, which a probe of a few hundred would show far too high.
 PROBE: dict[Size, tuple[int, int]] = {"smoke": (500, 32), "laptop": (2000, 1000), "paper": (5000, 5000)}
 FITTED = 0.99  # train accuracy
+STRONG = 0.5  # r that is worth to be called a coupling
 TRAIN, TEST = "gn_sharpness/value", "sharpness_on_test/value"
 HORIZONS = (0.25, 0.5)  # shares of a run, beside the whole of it
 

@@ -8,7 +8,7 @@ from functools import partial
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
 from surefoot.studies._arms import FIRST_SEED
-from surefoot.studies._coupling import NAMES, all_coupled, correlate
+from surefoot.studies._coupling import NAMES, STRONG, all_coupled, correlate
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies.contract import Drawing, Finding, Headline, Study
 from surefoot.studies.verdicts import above, together
@@ -19,7 +19,7 @@ PUBLISHED = {
     "test ECE": {"gd": 0.96, "sgd": 0.97, "adamw": 0.15, "muon": -0.10, "sam": 0.98},
     "test KCE": {"gd": 0.97, "sgd": 0.97, "adamw": 0.21, "muon": -0.16, "sam": 0.98},
 }
-LEAST = {name: 0.0 if name == "Muon" else 0.5 for name in NAMES.values()}
+LEAST = {name: 0.0 if name == "Muon" else STRONG for name in NAMES.values()}
 
 
 def judge(numbers: Mapping[str, Estimate]) -> Finding:

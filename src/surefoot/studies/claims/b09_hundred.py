@@ -8,8 +8,8 @@ from functools import partial
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
 from surefoot.studies._arms import FIRST_SEED
-from surefoot.studies._coupling import NAMES, RATES, correlate, coupled, label
-from surefoot.studies._rules import SECOND_ROUND
+from surefoot.studies._coupling import NAMES, RATES, STRONG, correlate, coupled, label
+from surefoot.studies._rules import MIDWAY_ALONG
 from surefoot.studies.contract import Arm, Drawing, Finding, Headline, Size, Study
 from surefoot.studies.verdicts import above, together
 
@@ -22,7 +22,7 @@ def grid(size: Size) -> dict[str, Arm]:
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
     """Ask for a positive mean r of every optimizer: the paper prints curves here, no number."""
     names = [f"r of train ECE and sharpness, {name}" for name in NAMES.values()]
-    return together([above(numbers[name], 0, name) for name in names])
+    return together([above(numbers[name], 0, name, enough=STRONG) for name in names])
 
 
 @STUDIES.register("b9")
@@ -33,9 +33,10 @@ def b9() -> Study:
         published={},
         source="Too Sharp, Too Sure, fig. A8–A14 (curves; CIFAR-100, 5k/5k, MLP 200-200 tanh)",
         rule="Held if Pearson's r of train ECE and sharpness over the moments of a run is above 0 with its 95 % "
-        "interval over seeds for GD, SGD, AdamW, Muon and SAM, each at one learning rate. The other readings of B1 "
-        "are shown, not judged.",
-        fixed=SECOND_ROUND,
+        "interval over seeds for GD, SGD, AdamW, Muon and SAM, each at one learning rate; where it is not, an "
+        f"interval below {STRONG:g}, which B1 asks for, counts against it. The other readings of B1 are shown, not "
+        "judged.",
+        fixed=MIDWAY_ALONG,
         headline=Headline("r of train ECE and sharpness, mean of the optimizers"),
         grid=grid,
         analyse=partial(correlate, published={}),
