@@ -12,7 +12,7 @@ from surefoot.studies._rules import MIDWAY
 from surefoot.studies._tables import ECE, TCE
 from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Row, Size, Study, Table
 from surefoot.studies.runs import Runs
-from surefoot.studies.verdicts import above, together, true_if
+from surefoot.studies.verdicts import LEAST_SEEDS, above, together, true_if
 
 KEYS = {"ece": "test/ece", "tce": "test/tce"}
 MOST = 0.9  # of the looks
@@ -71,7 +71,7 @@ def judge(numbers: Mapping[str, Estimate]) -> Finding:
     share = numbers["share of looks ahead in ECE"]
     return together([
         above(numbers["ECE advantage, mean over looks"], 0, "the ECE advantage, mean over looks,"),
-        true_if(share.value >= MOST if share.is_known else None, f"ahead at {share:.0%} of the looks"),
+        true_if(share.value >= MOST if share.n >= LEAST_SEEDS else None, f"ahead at {share:.0%} of the looks"),
         above(numbers["ECE advantage − TCE advantage"], 0, "what ECE gains beyond TCE"),
     ])
 
