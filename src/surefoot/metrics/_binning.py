@@ -170,7 +170,7 @@ def _equal_weight_sums(confidence: Tensor, correct: Tensor, n_bins: int, weights
     hits = np.bincount(place, weight * correct.double().numpy()).astype(np.float64)
     size, more = divmod(np.round(weight.sum()), n_bins)
     steps = np.arange(n_bins + 1)
-    ends = (size * steps + np.minimum(steps, more)).astype(np.float64)
+    ends = size * steps + np.minimum(steps, more)
     filled = np.concatenate([[0.0], mass.cumsum()])
 
     def per_run(of_groups: Array) -> Array:
