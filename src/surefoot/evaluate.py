@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -82,6 +82,35 @@ def value_of(run: RunFolder, key: str, *, split: SplitName = "test") -> float | 
     return value
 
 
+def kept_value(
+    run: RunFolder, name: str, compute: Callable[[RunFolder], float], *, split: SplitName = "test"
+) -> float | None:
+    """Read a number that is no metric of surefoot's; where the run does not hold it, compute it and keep it there.
+
+    Args:
+        run: A finished run.
+        name: Under which it is kept beside the measures.
+        compute: From the run's predictions to the number.
+        split: Of which predictions.
+
+    Returns:
+        The number; None where it is neither held nor to be computed, since the run was kept without predictions.
+    """
+    records = run.measures()
+    held = [each for each in records if (each["split"], key_of(each)) == (split, name)]
+    if held:
+        return float(held[0]["value"])
+    if not run.has_predictions(split):
+        return None
+    value, passes = compute(run), (run.done() or {}).get("passes")
+    _keep(run, [*records, {**_stamp(run, split, passes), "calibrator": None, "metric": name, "value": value}])
+    return value
+
+
+def _stamp(run: RunFolder, split: SplitName, passes: int | None) -> Record:
+    return {"run": run.run_id, "seed": run.spec.seed, "passes": passes, "split": split}
+
+
 def _is_complete(record: Record | None) -> bool:
     """Say whether a record is there and says how it is shown."""
     return record is not None and ("unit" in record or "bins" in record or record["metric"] == CONSTANT)
@@ -93,7 +122,7 @@ def _keep(run: RunFolder, records: Iterable[Record]) -> None:
 
 
 def _compute(run: RunFolder, keys: Sequence[str], split: SplitName, passes: int | None) -> list[Record]:
-    stamp = {"run": run.run_id, "seed": run.spec.seed, "passes": passes, "split": split}
+    stamp = _stamp(run, split, passes)
     predictions: dict[str | None, tuple[Predictions, Record]] = {None: (run.predictions(split), {})}
     records = []
     for key in keys:

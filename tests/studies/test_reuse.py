@@ -5,9 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from surefoot.schema import Tracking
-from surefoot.studies.results import SavedResult
-from surefoot.studies.reuse import merged, take_over
+import numpy as np
+import pytest
+
+from surefoot.errors import InputError
+from surefoot.records import RunFolder
+from surefoot.schema import Predictions, SplitName, Tracking
+from surefoot.statistics import difference
+from surefoot.studies.contract import Analysis, Finding, Study, Table, Verdict
+from surefoot.studies.results import SavedResult, load_result, write_result
+from surefoot.studies.reuse import merged, take_over, unpack
+from surefoot.studies.runner import Plan, Result
+from surefoot.studies.runs import Runs
 from tests.runs import fake_run
 
 PLACE = {"n": 5, "corruption": "fog", "severity": 1, "ood": None, "published": None}
@@ -58,3 +67,49 @@ def test_a_run_that_is_there_already_stays(tmp_path: Path) -> None:
     results = {"a1": saved(r=kept(tmp_path / "a", "ece", "test/ece"))}
     assert take_over({"r": ["a1"]}, results, tmp_path / "runs") == []
     assert list((tmp_path / "runs" / "r").iterdir()) == []
+
+
+def predicting(folder: Path, seed: int) -> RunFolder:
+    """A finished run that has its predictions."""
+    run = fake_run(folder, "sgd", seed)
+    logits = np.random.default_rng(seed).normal(size=(10, 2)).astype(np.float32)
+    splits: tuple[SplitName, ...] = ("train", "calibration", "test")
+    for split in splits:
+        run.write_predictions(Predictions(logits, np.arange(10) % 2, split, class_names=("cat", "dog")))
+    return run
+
+
+def test_every_run_keeps_what_was_read_of_any_for_another_setting_may_be_chosen_later(tmp_path: Path) -> None:
+    settings = {f"sgd · {name}": {0: predicting(tmp_path / name, seed)} for seed, name in enumerate("ab")}
+
+    def analyse(runs: Runs) -> Analysis:
+        runs.compute("sgd · a", "mean logit", lambda run: float(run.predictions("test").logits.mean()))
+        found = runs.tuned().measure("sgd", "debiased_ece")
+        return Analysis(Table((), ()), {"ece": difference(found, found)})
+
+    study = Study(
+        question="?", rule="none", grid=lambda size: {}, analyse=analyse, judge=lambda _: Finding("open", ".")
+    )
+    runs = Runs(settings)
+    result = Result(Plan("a1", study, "smoke", {}), runs, analyse(runs), Verdict("underpowered", "."))
+    held = load_result(write_result(result, tmp_path / "results", "surefoot study a1")).runs
+    keys = {name: {(each["split"], each["metric"]) for each in run["measures"]} for name, run in held.items()}
+    assert len(keys) == 2
+    assert all(("test", "debiased_ece") in each for each in keys.values())
+    first = settings["sgd · a"][0]
+    taken = unpack(held[first.path.name], tmp_path / "taken")
+    mean = float(first.predictions("test").logits.mean())
+    assert Runs({"sgd": {0: taken}}).compute("sgd", "mean logit", _never) == {0: pytest.approx(mean)}
+
+
+def _never(run: RunFolder) -> float:
+    raise AssertionError(f"{run} holds it")
+
+
+def test_what_a_run_without_predictions_does_not_hold_is_an_error_not_a_seed_less(tmp_path: Path) -> None:
+    runs = Runs({"sgd": {0: fake_run(tmp_path, "sgd", 0)}})
+    assert runs.measure("sgd", "ece") == {0: 0.05}
+    with pytest.raises(InputError, match=r"to hold debiased_ece, but it was taken over without it.*drop --reuse"):
+        runs.measure("sgd", "debiased_ece")
+    with pytest.raises(InputError, match="to hold mean logit, but"):
+        runs.compute("sgd", "mean logit", _never)

@@ -97,7 +97,7 @@ def fractions_in(values: Any) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("name", ["a4", "c1"])
+@pytest.mark.parametrize("name", ["a4", "c1", "c2"])  # c2 also computes numbers of its own from predictions
 def test_runs_that_results_hold_need_not_be_made_again(name: str, smoke: dict, tmp_path: Path) -> None:
     """From the files alone, in a folder without a run: all are taken over, and what is found is the same."""
     shutil.copytree(Path(smoke["folder"]) / "runs" / "results", tmp_path / "results")

@@ -20,6 +20,7 @@ import lzma
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from surefoot.errors import InputError
 from surefoot.evaluate import measures_of
 from surefoot.records import RunFolder, write_bytes
 from surefoot.registry import FIGURES, STUDIES
+from surefoot.schema import SPLITS
 from surefoot.statistics import Estimate, Spread
 from surefoot.studies._plain import run_to_json, to_json
 from surefoot.studies.contract import Column, Drawing, Row, Table, Verdict, order
@@ -176,18 +178,15 @@ def write_result(result: Result, results: Path, command: str) -> Path:
         The file. One that holds the same already is not touched.
     """
     drawn = [FIGURES.read(drawing.figure)[0] for drawing in result.plan.study.drawings]
-    needed = tuple(dict.fromkeys(key for figure in drawn for key in figure.facts.get("measures", ())))
-    for run in result.runs.all():  # the file holds no predictions to compute them from
-        measures_of(run, needed)
-    asked = {run.path.name: {("test", key) for key in needed} for run in result.runs.all()}
-    for name, split, key in result.runs.asked:
-        asked[name].add((split, key))
+    needed = {("test", key) for figure in drawn for key in figure.facts.get("measures", ())} | result.runs.asked
+    # The file holds no predictions to compute them from, and with more seeds another setting may be chosen: so every
+    # run has what was read of any.
+    for run, split in product(result.runs.all(), SPLITS):
+        measures_of(run, sorted(key for place, key in needed if place == split), split=split)
+    asked = needed | {("test", name) for name in result.runs.own}
     shifts = {run.path.name: shift for arm, shift in result.runs.shifts.items() for run in result.runs[arm].values()}
     followed = None if any(figure.facts.get("is_along_training") for figure in drawn) else result.runs.followed
-    runs = {
-        run.path.name: run_to_json(run, asked[run.path.name], followed, shifts.get(run.path.name))
-        for run in result.runs.all()
-    }
+    runs = {run.path.name: run_to_json(run, asked, followed, shifts.get(run.path.name)) for run in result.runs.all()}
     path = place_of(result.plan.name, results)
     write_file(path, to_json(result, command), runs)
     return path

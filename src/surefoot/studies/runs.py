@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from surefoot.errors import SurefootError
-from surefoot.evaluate import value_of
+from surefoot.errors import InputError, SurefootError
+from surefoot.evaluate import kept_value, measures_of
 from surefoot.records import RunFolder
 from surefoot.schema import SplitName
 from surefoot.studies._shifted import Shift
 
+Found = TypeVar("Found")
 BySeed = dict[int, float]
 SETTING = " · "  # between the name of an arm that is tuned and one of its settings
 
@@ -23,7 +25,8 @@ class Runs:
         shifts: On which shifted pictures the arms were measured.
 
     Attributes:
-        asked: Measures that were read, each a run, a split and a key.
+        asked: Measures that were read, each a split and a key.
+        own: Numbers that the study computed itself, which are kept beside them: their names.
         followed: Tracked quantities that were read.
     """
 
@@ -36,7 +39,8 @@ class Runs:
         self.found = {arm: dict(sorted(runs.items())) for arm, runs in found.items()}
         self.failed = {arm: dict(errors) for arm, errors in (failed or {}).items() if errors}
         self.shifts = dict(shifts or {})
-        self.asked: set[tuple[str, str, str]] = set()
+        self.asked: set[tuple[SplitName, str]] = set()
+        self.own: set[str] = set()
         self.followed: set[str] = set()
 
     def __getitem__(self, arm: str) -> dict[int, RunFolder]:
@@ -64,7 +68,7 @@ class Runs:
     def with_arms(self, found: Mapping[str, Mapping[int, RunFolder]], shifts: Mapping[str, Shift]) -> Runs:
         """Return other arms made of the same runs; what is read of them counts as read of these."""
         made = Runs(found, self.failed, shifts)
-        made.asked, made.followed = self.asked, self.followed
+        made.asked, made.own, made.followed = self.asked, self.own, self.followed
         return made
 
     def _chosen(self, labels: Sequence[str], by: str) -> dict[int, RunFolder]:
@@ -93,9 +97,26 @@ class Runs:
     def measure(self, arm: str, metric: str, *, calibrator: str | None = None, split: SplitName = "test") -> BySeed:
         """Read a metric of an arm's finished networks, by seed."""
         key = f"{metric}@{calibrator}" if calibrator else metric
-        self.asked.update((run.path.name, split, key) for run in self[arm].values())
-        found = {seed: value_of(run, key, split=split) for seed, run in self[arm].items()}
+        self.asked.add((split, key))
+        found = {seed: _measure(run, key, split) for seed, run in self[arm].items()}
         return {seed: value for seed, value in found.items() if value is not None}
+
+    def compute(self, arm: str, name: str, compute: Callable[[RunFolder], float]) -> BySeed:
+        """Compute a number of an arm's test predictions that is no metric, once: the run keeps it.
+
+        Args:
+            arm: Which.
+            name: What it is kept as.
+            compute: From a run to the number.
+
+        Returns:
+            By seed.
+
+        Raises:
+            InputError: If a run neither holds it nor has predictions.
+        """
+        self.own.add(name)
+        return {seed: _known(kept_value(run, name, compute), run, name) for seed, run in self[arm].items()}
 
     def along(self, arms: Sequence[str], metric: str, *, split: SplitName = "test") -> dict[int, list[float]]:
         """Read a metric arm by arm, by seed: those seeds that every arm has."""
@@ -134,6 +155,21 @@ class Runs:
 def shared_seeds(values: Sequence[BySeed]) -> list[int]:
     """Return the seeds that all have, in the order of the first."""
     return [seed for seed in (values[0] if values else {}) if all(seed in each for each in values)]
+
+
+def _measure(run: RunFolder, key: str, split: SplitName) -> float | None:
+    """Read a measure, which may have no value; that a run cannot say is another thing."""
+    found: float | None = _known(measures_of(run, [key], split=split).get(key), run, key)["value"]
+    return found
+
+
+def _known(found: Found | None, run: RunFolder, key: str) -> Found:
+    if found is None:
+        raise InputError(
+            f"Expected {run.path.name} to hold {key}, but it was taken over without it, and without predictions to "
+            "compute it from. Choose another --out and drop --reuse, so that the run is made anew."
+        )
+    return found
 
 
 def _series(run: RunFolder, keys: Sequence[str]) -> dict[int, tuple[float, ...]]:

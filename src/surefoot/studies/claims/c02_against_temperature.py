@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 from surefoot.records import RunFolder
 from surefoot.registry import CALIBRATORS, METRICS, STUDIES
@@ -34,6 +35,8 @@ def grid(size: Size) -> dict[str, Arm]:
 
 def analyse(runs: Runs) -> Analysis:
     """Compare under corruption, with few rows to fit the temperature on, and in detecting other data."""
+    for arm, rows in product(runs.found, ROWS):  # also of settings that are not chosen, so that every run keeps it
+        _few(runs, arm, rows)
     chosen = runs.tuned()
     numbers: dict[str, Estimate] = {}
     for at, place in PLACES.items():
@@ -77,11 +80,9 @@ def _gap(runs: Runs, plain: str, ours: str, key: str, severity: int | None) -> E
 
 def _few(runs: Runs, arm: str, rows: int) -> BySeed:
     """Return debiased ECE on test behind a temperature fitted on a few rows; nothing where there are not so many."""
-    found = {}
-    for seed, run in runs[arm].items():
-        if run.has_predictions("calibration") and len(run.predictions("calibration").labels) >= rows:
-            found[seed] = _behind(run, rows)
-    return found
+    if any(run.data["examples"]["calibration"] < rows for run in runs[arm].values()):
+        return {}
+    return runs.compute(arm, f"debiased_ece, temperature of {rows} rows", lambda run: _behind(run, rows))
 
 
 def _behind(run: RunFolder, rows: int) -> float:

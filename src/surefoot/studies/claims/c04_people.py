@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,11 @@ def grid(size: Size) -> dict[str, Arm]:
 
 def analyse(runs: Runs) -> Analysis:
     """Measure how far from the votes of about fifty people the probabilities are."""
+    for arm, key in product(runs.found, READ):  # also of settings that are not chosen, so that every run keeps it
+        _beside_people(runs, arm, key)
     chosen = runs.tuned()
     names = {arm: arm.removesuffix(DEEP) for arm in chosen.found}
-    read: dict[Column, Callable[[Array, Array], float]] = {KL: divergence, DISTANCE: variation, RANKS: rank_correlation}
-    found = {column: {names[arm]: _over(chosen, arm, measure) for arm in names} for column, measure in read.items()}
-    found[KL_T] = {names[arm]: _over(chosen, arm, divergence, fitted=True) for arm in names}
+    found = {key: {names[arm]: _beside_people(chosen, arm, key) for arm in names} for key in READ}
     numbers = {}
     for name in (name for name in names.values() if name != "sgd"):
         numbers[f"KL from people, SGD − {name}"] = difference(found[KL]["sgd"], found[KL][name])
@@ -48,12 +49,13 @@ def analyse(runs: Runs) -> Analysis:
     return Analysis(extended_table(table, found), numbers, chosen)
 
 
-def _over(runs: Runs, arm: str, measure: Callable[[Array, Array], float], *, fitted: bool = False) -> BySeed:
+def _beside_people(runs: Runs, arm: str, column: Column) -> BySeed:
+    """Hold an arm's probabilities against the votes; nothing where the test images are others."""
     people = _data.votes()
-    if people is None:
+    if people is None or any(run.data["examples"]["test"] != len(people) for run in runs[arm].values()):
         return {}
-    every = {seed: _probabilities(run, fitted) for seed, run in runs[arm].items() if run.has_predictions("test")}
-    return {seed: measure(people, probs) for seed, probs in every.items() if probs.shape == people.shape}
+    measure, fitted = READ[column], column is KL_T
+    return runs.compute(arm, f"people/{column.key}", lambda run: measure(people, _probabilities(run, fitted)))
 
 
 def _probabilities(run: RunFolder, fitted: bool) -> Array:
@@ -88,6 +90,14 @@ def rank_correlation(people: Array, probs: Array) -> float:
     from scipy.special import entr
 
     return spearman(entr(people).sum(1), entr(probs).sum(1))
+
+
+READ: dict[Column, Callable[[Array, Array], float]] = {
+    KL: divergence,
+    DISTANCE: variation,
+    RANKS: rank_correlation,
+    KL_T: divergence,
+}
 
 
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
