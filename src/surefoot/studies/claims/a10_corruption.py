@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from surefoot.registry import STUDIES
 from surefoot.report.quantities import QUANTITIES
@@ -36,8 +37,36 @@ _PRINTED = {
     "csam, ViT-S/16": (75.91, 1.58, 44.01, 39.82, 29.57, 2.81, 3.24, 4.75),
 }
 PUBLISHED = {name: dict(zip(_KEYS, row, strict=True)) for name, row in _PRINTED.items()}
-NAMES = ("base", "sam", "csam")
-PLAIN = {"sgd": "base"}  # what the base is called in the grid of the residual network
+BASE = "sgd"  # what the base is on ResNet-50 in the table, and on the residual network here
+
+
+class Part(NamedTuple):
+    """One comparison of two methods: a metric under a corruption, and which of them should have less of it."""
+
+    metric: str
+    name: str
+    more: str
+    less: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its column."""
+        return self.metric, self.name
+
+    @property
+    def title(self) -> str:
+        """What the difference is called."""
+        of = METRICS[self.metric]
+        return f"{of} of {self.more} − {of} of {self.less}, {self.name.replace('_', ' ')}"
+
+
+def _parts(better: str, worse: str) -> list[Part]:
+    return [
+        Part(metric, name, *((better, worse) if metric == "accuracy" else (worse, better))) for metric, name in COLUMNS
+    ]
+
+
+JUDGED = (*_parts("sam", "base"), *_parts("csam", "base"))
 
 
 def grid(size: Size) -> dict[str, Arm]:
@@ -67,11 +96,8 @@ def analyse(runs: Runs) -> Analysis:
     runs = _named(runs.tuned())
     names = list(runs.found)
     whole = {key: {arm: _shifted(runs, arm, *key) for arm in names} for key in COLUMNS}
-    numbers = {}
-    for better, worse in (("sam", "base"), ("csam", "base"), ("csam", "sam")):
-        for (metric, name), found in whole.items():
-            more, less = (better, worse) if metric == "accuracy" else (worse, better)
-            numbers[_title(metric, more, less, name)] = difference(found[more], found[less])
+    compared = [*JUDGED, *_parts("csam", "sam")]
+    numbers = {part.title: difference(whole[part.key][part.more], whole[part.key][part.less]) for part in compared}
     eces = {arm: mean_by_seed([whole["ece", name][arm] for name in CORRUPTIONS]) for arm in ("base", "sam")}
     numbers["ECE of base − sam, mean of the corruptions"] = difference(eces["base"], eces["sam"])
     table = metrics_table(runs, (ACCURACY, ECE), PUBLISHED, {arm: arm for arm in names})
@@ -80,14 +106,10 @@ def analyse(runs: Runs) -> Analysis:
     return Analysis(extended_table(Table(table.columns, (*table.rows, *lines)), columns), numbers, runs)
 
 
-def _title(metric: str, more: str, less: str, name: str) -> str:
-    return f"{METRICS[metric]} of {more} − {METRICS[metric]} of {less}, {name.replace('_', ' ')}"
-
-
 def _named(runs: Runs) -> Runs:
     """Call the arms by their methods alone; SGD is the base."""
     names = {arm: arm.removesuffix(DEEP) for arm in runs.found}
-    names = {arm: PLAIN.get(name, name) for arm, name in names.items()}
+    names = {arm: "base" if name == BASE else name for arm, name in names.items()}
     found = {names[arm]: by_seed for arm, by_seed in runs.found.items()}
     return runs.with_arms(found, {names[arm]: shift for arm, shift in runs.shifts.items()})
 
@@ -106,14 +128,12 @@ def _by_severity(runs: Runs, metric: str, name: str) -> dict[str, BySeed]:
 
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
     """Ask for SAM and CSAM ahead of the base optimizer; CSAM beside SAM is shown."""
-    parts = []
-    for better in ("sam", "csam"):
-        for (metric, name), column in COLUMNS.items():
-            more, less = (better, "base") if metric == "accuracy" else ("base", better)
-            title = _title(metric, more, less, name)
-            gap = abs(PUBLISHED[f"{better}, ResNet-50"][column.key] - PUBLISHED["sgd, ResNet-50"][column.key])
-            parts.append(above(numbers[title], 0, title, enough=third(gap)))
-    return together(parts)
+    return together([above(numbers[part.title], 0, part.title, enough=third(_published_gap(part))) for part in JUDGED])
+
+
+def _published_gap(part: Part) -> float:
+    more, less = (PUBLISHED[f"{BASE if name == 'base' else name}, ResNet-50"] for name in (part.more, part.less))
+    return more[COLUMNS[part.key].key] - less[COLUMNS[part.key].key]
 
 
 @STUDIES.register("a10")
