@@ -121,11 +121,13 @@ def test_the_page_says_what_is_missing_and_whether_the_setting_is_the_same() -> 
         "cost": cost,
         "environment": {"surefoot": "0.1.0"},
     }
-    page = page_of([values(**rest), values("A2", **{**rest, "differs": "smaller"})], "results", {}, ["B1"])
-    rows = re.findall(r"^\| \[A\d\].*$", page, re.MULTILINE)
+    results = [values(**rest), values("A2", **{**rest, "differs": "smaller"}), values("C1", **rest)]
+    page = page_of(results, "results", {}, ["B1"])
+    rows = re.findall(r"^\| \[[AC]\d\].*$", page, re.MULTILINE)
     assert rows == [
         "| [A1](#a1-held) | SAM is better than SGD | held | 2 | 1 (0.5 to 1.5) | yes | 5 |",
         "| [A2](#a2-held) | SAM is better than SGD | held | 2 | 1 (0.5 to 1.5) | no: smaller | 5 |",
+        "| [C1](#c1-held) | SAM is better than SGD | held | 2 | 1 (0.5 to 1.5) | asked here | 5 |",
     ]
     assert "Not run yet: B1." in page
     assert "*Rule, fixed 2026-01-02 in abc1234; judged on seeds 10 to 14:* Held if it is." in page

@@ -10,7 +10,7 @@ from typing import Any
 from surefoot.report.numbers import show_count, show_seconds
 from surefoot.studies.contract import sentence
 from surefoot.studies.forest import headline_of, show_measured, show_published
-from surefoot.studies.papers import papers_of
+from surefoot.studies.papers import is_asked_here, papers_of
 from surefoot.studies.verdicts import read_numbers, show
 
 MARK = "<!-- Written by `surefoot study results`; what is changed here is lost. -->\n"
@@ -78,9 +78,15 @@ def _cells(values: Values) -> tuple[str, ...]:
         values["verdict"]["outcome"],
         published,
         measured or _brief(values["verdict"]["reason"]),
-        f"no: {values['differs']}" if values["differs"] else "yes",
+        _setting(values),
         f"{len(values['seeds'])}",
     )
+
+
+def _setting(values: Values) -> str:
+    if is_asked_here(values):
+        return "asked here"
+    return f"no: {values['differs']}" if values["differs"] else "yes"
 
 
 def _section(values: Values, figures: Sequence[str]) -> str:

@@ -24,11 +24,8 @@ class Paper:
     seen: str = ""
 
 
-PAPERS = (
-    Paper("a", "SAM, CSAM and Stable SAM"),
-    Paper("b", "Too Sharp, Too Sure"),
-    Paper("c", "Asked here, by no paper"),
-)
+ASKED_HERE = Paper("c", "Asked here, by no paper")
+PAPERS = (Paper("a", "SAM, CSAM and Stable SAM"), Paper("b", "Too Sharp, Too Sure"), ASKED_HERE)
 
 
 def papers_of(results: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -41,6 +38,11 @@ def papers_of(results: Sequence[Mapping[str, Any]]) -> list[str]:
         A paragraph for each paper that has results.
     """
     return [text for paper in PAPERS if (text := _paper(paper, [v for v in results if _is_of(paper, v)]))]
+
+
+def is_asked_here(values: Mapping[str, Any]) -> bool:
+    """Return whether a study is a question of our own, which has no published setting."""
+    return _is_of(ASKED_HERE, values)
 
 
 def _is_of(paper: Paper, values: Mapping[str, Any]) -> bool:
