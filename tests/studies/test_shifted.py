@@ -7,12 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from surefoot.data import load_splits
 from surefoot.records import RunFolder
+from surefoot.registry import DATA
 from surefoot.settings import Placement
+from surefoot.studies import _data
 from surefoot.studies._plain import run_to_json
 from surefoot.studies._shifted import Shift
+from surefoot.studies.claims.c02_against_temperature import ROWS
 from surefoot.studies.compare import make_spec
 from surefoot.studies.contract import Analysis, Arm, Estimate, Finding, Size, Study, Table
 from surefoot.studies.runner import plan_studies, run_studies
@@ -92,3 +97,20 @@ def test_results_keep_what_was_measured(runs: Runs) -> None:
     for record, whole in zip(kept, wanted, strict=True):
         if whole["detection"]:
             assert record["detection"]["energy"]["auroc"] == pytest.approx(whole["detection"]["energy"]["auroc"], 1e-7)
+
+
+def test_there_are_as_many_held_out_rows_as_temperatures_are_fitted_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dividing class by class rounds down: a fifth of the 20,000 published rows that are there was 3,999."""
+    rng = np.random.default_rng(0)
+    arrays: dict[str, np.ndarray] = {}
+    for split, n in (("train", 20_000), ("test", 1000)):
+        arrays |= {f"x_{split}": np.zeros((n, 32, 32, 3), np.uint8), f"y_{split}": rng.integers(0, 10, n)}
+    np.savez_compressed(tmp_path / "cifar10.npz", **arrays)
+    monkeypatch.setenv("SUREFOOT_DATA", str(tmp_path))
+    data = _data.coloured("laptop", keep_test=True)
+    assert "cifar10" in data
+    splits = load_splits(DATA.parse(data.format(seed=3)))
+    assert len(splits.calibration) >= max(ROWS)
+    assert (len(splits.train), len(splits.test)) == (5000, 1000)
