@@ -64,7 +64,7 @@ def test_a_temperature_is_that_of_clean_rows_held_out(runs: Path, small_npz: Pat
     fitted = fit_temperature(run_folder.predictions("calibration"))
     probs = torch.from_numpy(fitted(run_folder.predictions("test")).logits).double().softmax(1)
     labels = torch.from_numpy(run_folder.predictions("test").labels)
-    for name in ("ece", "nll", "brier"):
+    for name in ("ece", "debiased_ece", "nll", "brier"):
         key = f"{name}@temperature"
         assert clean[key] == pytest.approx(METRICS[name].build(probs, labels).item(), rel=1e-5)
         assert severe[key] != severe[name]

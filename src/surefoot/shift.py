@@ -31,8 +31,8 @@ from surefoot.trained import predictor
 Record = dict[str, Any]
 Progress = Callable[[int, int, str], None]  # conditions measured, conditions in all, the present one
 
-MEASURES = ("accuracy", "ece", "nll", "brier")
-AFTER_T = {f"{name}@temperature": name for name in ("ece", "nll", "brier")}
+MEASURES = ("accuracy", "ece", "debiased_ece", "nll", "brier")
+AFTER_T = {f"{name}@temperature": name for name in MEASURES if name != "accuracy"}
 _CHUNK = 1000  # pictures corrupted at a time
 
 
@@ -95,9 +95,9 @@ def shift(
         on_progress: Called before every condition and at the end.
 
     Returns:
-        One record per condition, in the order wanted: accuracy, ECE, NLL and Brier score, the last three also behind
-        the temperature that fits the calibration split, which is not shifted, and how well the network's confidence
-        tells the shifted pictures from the clean ones.
+        One record per condition, in the order wanted: accuracy, ECE, debiased ECE, NLL and Brier score, the last four
+        also behind the temperature that fits the calibration split, which is not shifted, and how well the network's
+        confidence tells the shifted pictures from the clean ones.
 
     Raises:
         InputError: If the run's data are no pictures, or others than the published files corrupt.

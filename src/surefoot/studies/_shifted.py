@@ -82,9 +82,9 @@ class Shift:
 
         Args:
             run: Has been measured.
-            metric: ``accuracy``, ``ece``, ``nll`` or ``brier``; behind a temperature fitted on clean pictures
-                ``ece@temperature`` and the like; or ``auroc``, of telling shifted pictures from clean ones by their
-                largest probability.
+            metric: ``accuracy``, ``ece``, ``debiased_ece``, ``nll`` or ``brier``; behind a temperature fitted on clean
+                pictures ``ece@temperature`` and the like; or ``auroc``, of telling shifted pictures from clean ones by
+                their largest probability.
 
         Returns:
             The mean; None where something is missing.

@@ -144,8 +144,7 @@ class Runs:
     ) -> BySeed:
         """Average a metric over shifted pictures, by seed; what is not said is all corruptions and all severities."""
         part = self.shifts[arm].part(corruption=corruption, severity=severity, ood=ood)
-        found = {seed: part.mean(run, metric) for seed, run in self[arm].items()}
-        return {seed: value for seed, value in found.items() if value is not None}
+        return {seed: _known(part.mean(run, metric), run, f"{metric} under shift") for seed, run in self[arm].items()}
 
     def all(self) -> list[RunFolder]:
         """Return all finished runs, arm by arm."""
