@@ -11,6 +11,9 @@ MIDWAY = Fixed("2026-11-18", "05ec40b", f"{_FIRST}, and {_HALF}")
 MORE_SEEDS = Fixed("2026-11-18", "8c69093", f"{_FIRST}, and five seeds of the second")
 ALONG = Fixed("2026-11-18", "0fb1bb3", "three seeds, with which r was about 0")
 MIDWAY_ALONG = Fixed("2026-11-18", "0fb1bb3", f"{_FIRST}, and C3 of the second")
+_MORE = "A3, A7 to A9, A11 to A13, A15, B8, B10, C1 and C3 of the second"
+DEBIASED = Fixed("2026-11-18", "459213f", f"{_FIRST}, and {_MORE}")
+NEW_DEBIASED = Fixed("2026-11-18", "459213f", _MORE)
 NEW_MIDWAY = Fixed("2026-11-18", "05ec40b", _HALF)
 
 

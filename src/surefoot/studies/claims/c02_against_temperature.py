@@ -10,7 +10,7 @@ from surefoot.registry import CALIBRATORS, METRICS, STUDIES
 from surefoot.schema import Predictions
 from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import DEEP, FRESH_SEED, residual, tuned
-from surefoot.studies._rules import NEW_MIDWAY
+from surefoot.studies._rules import NEW_DEBIASED
 from surefoot.studies._shifted import corrupted
 from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, TNLL, ece_of, extended_table, metric, metrics_table
 from surefoot.studies.claims.a01_sam_calibrates import PLACES
@@ -116,7 +116,7 @@ def c2() -> Study:
         "with its 95 % interval; where it is not, an interval below half a point counts against it. Shown, not "
         "judged: single severities, CSAM without a temperature, clean pictures, temperatures fitted on 250, 1,000 and "
         "4,000 rows, and AUROC of detecting other data by the largest probability.",
-        fixed=NEW_MIDWAY,
+        fixed=NEW_DEBIASED,
         headline=Headline(f"ECE, corrupted, SGD + T − CSAM + T, {PLACES[DEEP]}", percent=True),
         grid=grid,
         analyse=analyse,
