@@ -96,14 +96,13 @@ def kept_value(
     Returns:
         The number; None where it is neither held nor to be computed, since the run was kept without predictions.
     """
-    records = run.measures()
-    held = [each for each in records if (each["split"], key_of(each)) == (split, name)]
+    held = [each for each in run.measures() if (each["split"], key_of(each)) == (split, name)]
     if held:
         return float(held[0]["value"])
     if not run.has_predictions(split):
         return None
     value, passes = compute(run), (run.done() or {}).get("passes")
-    _keep(run, [*records, {**_stamp(run, split, passes), "calibrator": None, "metric": name, "value": value}])
+    _keep(run, [*run.measures(), {**_stamp(run, split, passes), "calibrator": None, "metric": name, "value": value}])
     return value
 
 

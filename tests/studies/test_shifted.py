@@ -13,6 +13,7 @@ import pytest
 from surefoot.data import load_splits
 from surefoot.records import RunFolder
 from surefoot.registry import DATA
+from surefoot.schema import Tracking
 from surefoot.settings import Placement
 from surefoot.studies import _data
 from surefoot.studies._plain import run_to_json
@@ -20,7 +21,7 @@ from surefoot.studies._shifted import Shift
 from surefoot.studies.claims.c02_against_temperature import ROWS
 from surefoot.studies.compare import make_spec
 from surefoot.studies.contract import Analysis, Arm, Estimate, Finding, Size, Study, Table
-from surefoot.studies.runner import plan_studies, run_studies
+from surefoot.studies.runner import judge, plan_studies, run_studies
 from surefoot.studies.runs import Runs
 
 FIRST = Shift(("impulse_noise",), (1, 5), n=40)
@@ -39,6 +40,17 @@ def study(shift: Shift | None) -> Study:
         return Finding("open", "nothing is asked")
 
     return Study(question="Is it?", rule="Held if it is.", grid=grid, analyse=analyse, judge=judge)
+
+
+def tracked_study() -> Study:
+    """The same run, with its margins followed."""
+    plain = study(None)
+    return replace(
+        plain,
+        grid=lambda size: {
+            name: replace(arm, tracking=Tracking(("margins:every=100",))) for name, arm in plain.grid(size).items()
+        },
+    )
 
 
 def made(out: Path, **shifts: Shift | None) -> Runs:
@@ -67,6 +79,14 @@ def test_one_run_is_measured_for_all_studies_once(runs: Runs) -> None:
     assert sorted(places, key=str) == sorted(
         [(None, 0, None), *FIRST.places, ("fog", 5, None), (None, 0, "uniform")], key=str
     )
+
+
+def test_a_run_that_another_study_made_is_not_judged_before_it_has_measured_what_is_asked(runs: Runs) -> None:
+    """Finished is not enough: one that lacks the pictures or the quantity of a study is still to be made for it."""
+    out = runs["sgd"][0].path.parent
+    asked = {"first": study(FIRST), "others": study(replace(FIRST, severities=(2,))), "tracked": tracked_study()}
+    plans, _ = plan_studies(asked, "smoke", out)
+    assert [len(judge(plan).missing()) for plan in plans] == [0, 1, 1]
 
 
 def test_means_are_those_of_the_records(runs: Runs) -> None:

@@ -192,14 +192,21 @@ def run_studies(
 
 def judge(plan: Plan, failed: Mapping[Path, SurefootError] | None = None) -> Result:
     """Analyse the finished runs of a study and judge its claim."""
-    found: dict[str, dict[int, RunFolder]] = {}
+    arms = plan.study.grid(plan.size)
+    found: dict[str, dict[int, RunFolder]] = {label: {} for label, _ in plan.places}
     errors: dict[str, dict[int, SurefootError]] = {}
     for (label, seed), path in plan.places.items():
         if failed and path in failed:
             errors.setdefault(label, {})[seed] = failed[path]
-        elif (run := RunFolder(path)).done() is not None:
-            found.setdefault(label, {})[seed] = run
-    shifts = {label: arm.shift for label, arm in plan.study.grid(plan.size).items() if arm.shift}
-    runs = Runs({label: found.get(label, {}) for label, _ in plan.places}, errors, shifts)
+        elif _has_all(run := RunFolder(path), arms[label]):
+            found[label][seed] = run
+    runs = Runs(found, errors, {label: arm.shift for label, arm in arms.items() if arm.shift})
     analysis = plan.study.analyse(runs)
     return Result(plan, runs, analysis, plan.study.verdict(analysis.numbers, plan.size))
+
+
+def _has_all(run: RunFolder, arm: Arm) -> bool:
+    """Return whether a run is finished and has measured what an arm asks for; another study may have made it."""
+    if run.done() is None or not set(arm.tracking.trackers) <= set(run.tracking.trackers):
+        return False
+    return arm.shift is None or arm.shift.is_measured(run)

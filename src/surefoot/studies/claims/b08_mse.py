@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from surefoot.evaluate import measures_of
+import numpy as np
+
 from surefoot.records import RunFolder
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, mean, spread
@@ -37,7 +38,7 @@ def grid(size: Size) -> dict[str, Arm]:
 
 def analyse(runs: Runs) -> Analysis:
     """Return confidence on the training split and how much ECE and sharpness keep of their peaks."""
-    confidence = {arm: {seed: _confidence(run) for seed, run in runs[arm].items()} for arm in runs.found}
+    confidence = {arm: runs.compute(arm, "mean confidence, train", _confidence) for arm in runs.found}
     kept = {key: {arm: _kept(runs, arm, key) for arm in runs.found} for key in ("train/ece", "gn_sharpness/value")}
     rows = [
         Row(
@@ -63,9 +64,9 @@ def analyse(runs: Runs) -> Analysis:
 
 
 def _confidence(run: RunFolder) -> float:
-    bins = measures_of(run, ["reliability"], split="train")["reliability"]["bins"]
-    pairs = [(n, c) for n, c in zip(bins["count"], bins["confidence"], strict=True) if n]
-    return float(sum(n * c for n, c in pairs) / sum(n for n, _ in pairs))
+    from scipy.special import softmax  # takes a while to import
+
+    return float(softmax(run.predictions("train").logits.astype(np.float64), axis=1).max(axis=1).mean())
 
 
 def _kept(runs: Runs, arm: str, key: str) -> dict[int, float]:
