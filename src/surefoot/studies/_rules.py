@@ -14,6 +14,11 @@ MIDWAY_ALONG = Fixed("2026-11-18", "0fb1bb3", f"{_FIRST}, and C3 of the second")
 _MORE = "A3, A7 to A9, A11 to A13, A15, B8, B10, C1 and C3 of the second"
 DEBIASED = Fixed("2026-11-18", "459213f", f"{_FIRST}, and {_MORE}")
 NEW_DEBIASED = Fixed("2026-11-18", "459213f", _MORE)
+WHOLE = Fixed(
+    "2026-11-18",
+    "459213f",
+    f"{_FIRST}, and two seeds on which GD's sharpness was that of 1,000 examples and its smallest rate too short",
+)
 NEW_MIDWAY = Fixed("2026-11-18", "05ec40b", _HALF)
 
 

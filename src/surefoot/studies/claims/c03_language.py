@@ -44,7 +44,7 @@ def _arm(name: str, size: Size) -> Arm:
         schedule="constant",
         device="cuda" if size == "paper" else "cpu",
     )
-    return Arm(spec, tracking(track("laptop", STEPS[name], examples=PROBE)), data=data)
+    return Arm(spec, tracking(track("laptop", STEPS[name], probes=(PROBE, PROBE))), data=data)
 
 
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
