@@ -32,8 +32,11 @@ WHOLE_PROBES: dict[Size, tuple[int, int]] = {**PROBES, "laptop": (5000, 1000)}
 
 def grid(size: Size) -> dict[str, Arm]:
     """GD and SGD at four learning rates."""
-    longer = {"steps": STEPS, "moments": MOMENTS}
-    gd = {label("gd", lr): coupled("gd", lr, size, probes=WHOLE_PROBES[size], **longer) for lr in rates("gd", size)}
+    probes = WHOLE_PROBES[size]
+    gd = {
+        label("gd", lr): coupled("gd", lr, size, steps=STEPS, probes=probes, moments=MOMENTS)
+        for lr in rates("gd", size)
+    }
     return {**gd, **all_coupled(size, ("sgd",))}
 
 
