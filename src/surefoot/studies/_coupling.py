@@ -40,6 +40,7 @@ FITTED = 0.99  # train accuracy
 STRONG = 0.5  # r that is worth to be called a coupling
 TRAIN, TEST = "gn_sharpness/value", "sharpness_on_test/value"
 HORIZONS = (0.25, 0.5)  # shares of a run, beside the whole of it
+UNKNOWN = "steps and most rates are ours: the paper does not give them"
 
 BULK_RATE = 2 / 30
 PROJECTED_STEPS = 20_000

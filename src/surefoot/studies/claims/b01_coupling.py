@@ -8,7 +8,7 @@ from functools import partial
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
 from surefoot.studies._arms import FIRST_SEED
-from surefoot.studies._coupling import NAMES, STRONG, all_coupled, correlate
+from surefoot.studies._coupling import NAMES, STRONG, UNKNOWN, all_coupled, correlate
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies.contract import Drawing, Finding, Headline, Study
 from surefoot.studies.verdicts import above, together
@@ -40,6 +40,7 @@ def b1() -> Study:
         "published spread is .26. Shown, not judged: test errors with the sharpness on test examples and with that on "
         "training examples, r before and after the training set is fitted, of changes, and over shorter horizons.",
         fixed=SECOND_ROUND,
+        differs=UNKNOWN,
         headline=Headline("r of train ECE and sharpness, mean of the optimizers", published=0.788),
         grid=all_coupled,
         analyse=partial(correlate, published=PUBLISHED),

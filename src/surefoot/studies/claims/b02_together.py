@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, mean, spread
 from surefoot.studies._arms import FRESH_SEED
-from surefoot.studies._coupling import FITTED, PROBES, all_coupled, arms_of, coupled, label, over_rates, rates
+from surefoot.studies._coupling import FITTED, PROBES, UNKNOWN, all_coupled, arms_of, coupled, label, over_rates, rates
 from surefoot.studies._rules import WHOLE
 from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
 from surefoot.studies.runs import Runs
@@ -114,6 +114,7 @@ def b2() -> Study:
         f"fitted, at the rates that get there), the peaks of ECE and sharpness lie less than {APART:.0%} of the run "
         f"apart, and at rates where all seeds fit the training set ({FITTED:.0%}) both end below half their peak.",
         fixed=WHOLE,
+        differs=UNKNOWN,
         headline=Headline("distance of the peaks, share of the run", limit=APART, is_lower=True, percent=True),
         grid=grid,
         analyse=analyse,

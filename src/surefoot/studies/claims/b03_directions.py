@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, difference, ratio, spread
 from surefoot.studies._arms import FIRST_SEED
-from surefoot.studies._coupling import all_coupled, arms_of, over_rates, projected, summary_of
+from surefoot.studies._coupling import UNKNOWN, all_coupled, arms_of, over_rates, projected, summary_of
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
 from surefoot.studies.runs import BySeed, Runs
@@ -95,6 +95,7 @@ def b3() -> Study:
         f"peak train ECE SAM/SGD lies within {ALIKE[0]:g}–{ALIKE[1]:g}, SAM takes longer until train ECE stays below "
         f"{LOW:g}, Muon and BulkSGD peak lower than SGD, and Muon is sooner below.",
         fixed=SECOND_ROUND,
+        differs=UNKNOWN,
         headline=Headline("peak train ECE of SGD − Muon", percent=True),
         grid=grid,
         analyse=analyse,

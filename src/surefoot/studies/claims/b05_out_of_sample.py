@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, difference, mean, spread
 from surefoot.studies._arms import FIRST_SEED
-from surefoot.studies._coupling import all_coupled, arms_of, over_rates
+from surefoot.studies._coupling import UNKNOWN, all_coupled, arms_of, over_rates
 from surefoot.studies._rules import SECOND_ROUND
 from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Row, Size, Study, Table
 from surefoot.studies.runs import BySeed, Runs
@@ -64,6 +64,7 @@ def b5() -> Study:
         rule="Averaged over four learning rates, with 95 % intervals over seeds: held if Muon's train ECE at the end "
         f"is below {NEAR_ZERO:g}, its test ECE above {HIGH:g} and its median train margin above SGD's.",
         fixed=SECOND_ROUND,
+        differs=UNKNOWN,
         headline=Headline("last test ECE of Muon", limit=HIGH, percent=True),
         grid=grid,
         analyse=analyse,

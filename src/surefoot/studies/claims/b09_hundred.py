@@ -8,7 +8,7 @@ from functools import partial
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
 from surefoot.studies._arms import FIRST_SEED
-from surefoot.studies._coupling import NAMES, RATES, STRONG, correlate, coupled, label
+from surefoot.studies._coupling import NAMES, RATES, STRONG, UNKNOWN, correlate, coupled, label
 from surefoot.studies._rules import MIDWAY_ALONG
 from surefoot.studies.contract import Arm, Drawing, Finding, Headline, Size, Study
 from surefoot.studies.verdicts import above, together
@@ -37,6 +37,7 @@ def b9() -> Study:
         f"interval below {STRONG:g}, which B1 asks for, counts against it. The other readings of B1 are shown, not "
         "judged.",
         fixed=MIDWAY_ALONG,
+        differs=UNKNOWN,
         headline=Headline("r of train ECE and sharpness, mean of the optimizers"),
         grid=grid,
         analyse=partial(correlate, published={}),
