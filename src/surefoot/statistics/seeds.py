@@ -64,11 +64,12 @@ class Estimate:
             return 1.0
         return float(2 * stdtr(self.n - 1, -apart / error)) if error else float(apart == 0)
 
-    def seeds_to_tell(self, limit: float) -> int | None:
+    def seeds_to_tell(self, limit: float, *, level: float = 0.05) -> int | None:
         """Return how many seeds would tell the number from a limit with probability 0.8, were it what it seems.
 
         Args:
             limit: Above 0 for a ratio.
+            level: How often chance may tell as much where there is nothing.
 
         Returns:
             From 3 on; None for more than 1,000, and where there is no interval.
@@ -76,6 +77,8 @@ class Estimate:
         Example:
             >>> mean([1.0, 2.0, 3.0]).seeds_to_tell(0), mean([1.0, 2.0, 3.0]).seeds_to_tell(2.001)
             (5, None)
+            >>> mean([1.0, 2.0, 3.0]).seeds_to_tell(0, level=0.01)  # (4.0 + 0.9) / √6 > 2 > (3.7 + 0.9) / √7
+            7
         """
         from scipy.special import stdtrit
 
@@ -83,7 +86,7 @@ class Estimate:
         if error is None or not apart:
             return None
         n = np.arange(3, MOST + 1)
-        half = (stdtrit(n - 1, 0.975) + stdtrit(n - 1, POWER)) * error * np.sqrt(self.n / n)
+        half = (stdtrit(n - 1, 1 - level / 2) + stdtrit(n - 1, POWER)) * error * np.sqrt(self.n / n)
         enough = np.flatnonzero(half <= apart)
         return int(n[enough[0]]) if len(enough) else None
 

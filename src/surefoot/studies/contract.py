@@ -13,7 +13,7 @@ from typing import Literal
 
 from surefoot.registry import DATA
 from surefoot.schema import UNTRACKED, RunSpec, Tracking
-from surefoot.statistics import Estimate, Spread
+from surefoot.statistics import NOTHING, Estimate, Spread
 from surefoot.studies._shifted import Shift
 from surefoot.studies.runs import Runs
 
@@ -94,12 +94,16 @@ class Finding:
         p: How probable a number so far on the wrong side is by chance: 1 where it is on the right one, 0 where chance
             has no say.
         is_proof: Whether what is against it contradicts a proof, which holds in every setting.
+        number: What was held against a limit, if one was.
+        limit: The limit.
     """
 
     side: Side
     reason: str
     p: float = 1.0
     is_proof: bool = False
+    number: Estimate = NOTHING
+    limit: float = 0.0
 
     def verdict(self, *, same_setting: bool) -> Verdict:
         """Say what it means for the claim.

@@ -66,14 +66,19 @@ def _beyond(
     if estimate.low <= limit <= estimate.high:
         if enough is not None and estimate.high < enough:
             reason = f"{shown}, not clear of {short(limit)} and below {short(enough)}"
-            return Finding("against", reason, estimate.p_value(enough))
+            return Finding("against", reason, estimate.p_value(enough), number=estimate, limit=enough)
         told = [estimate.seeds_to_tell(each) for each in (limit, enough) if each is not None]
-        seeds = min(filter(None, told), default=None)
-        takes = f"about {seeds} seeds would tell" if seeds else "not even 1,000 seeds would tell"
+        takes = _takes(min(filter(None, told), default=None))
         return Finding("open", f"{shown}, not clear of {short(limit)}: {takes}")
     is_above = estimate.low > limit
     reason = f"{shown}, {'above' if is_above else 'below'} {short(limit)}"
-    return Finding("for", reason) if is_above == wants_above else Finding("against", reason, estimate.p_value(limit))
+    if is_above == wants_above:
+        return Finding("for", reason)
+    return Finding("against", reason, estimate.p_value(limit), number=estimate, limit=limit)
+
+
+def _takes(seeds: int | None) -> str:
+    return f"about {seeds} seeds would tell" if seeds else "not even 1,000 seeds would tell"
 
 
 def none_of(violations: Estimate, checked: Estimate, what: str) -> Finding:
@@ -106,8 +111,9 @@ def together(parts: Sequence[Finding]) -> Finding:
         'b; c. For it: a'
         >>> together([*[Finding("for", "a")] * 5, Finding("against", "b", 0.001)]).reason
         'b; of the other parts 5 are for it'
-        >>> together([*[Finding("for", "a")] * 5, Finding("against", "b", 0.01)]).reason  # 6 · 0.01 > 0.05
-        'b, but not clear among 6 parts; of the other parts 5 are for it'
+        >>> low = Estimate(2.0, 0.5, 3.5, 3)
+        >>> together([*[Finding("for", "a")] * 5, Finding("against", "b", 0.01, number=low)]).reason  # 6 · 0.01 > 0.05
+        'b, but not clear among 6 parts: about 5 seeds would tell; of the other parts 5 are for it'
     """
     corrected = holm([part.p for part in parts])
     parts = [_with(part, p, len(parts)) for part, p in zip(parts, corrected, strict=True)]
@@ -127,7 +133,10 @@ def together(parts: Sequence[Finding]) -> Finding:
 def _with(part: Finding, p: float, n_parts: int) -> Finding:
     """Correct a part for the number of parts."""
     if part.side == "against" and p > LEVEL:
-        return Finding("open", f"{part.reason}, but not clear among {n_parts} parts")
+        reason = f"{part.reason}, but not clear among {n_parts} parts"
+        if part.number.is_known:
+            reason += f": {_takes(part.number.seeds_to_tell(part.limit, level=LEVEL / n_parts))}"
+        return Finding("open", reason)
     return replace(part, p=p)
 
 
