@@ -207,6 +207,6 @@ def judge(plan: Plan, failed: Mapping[Path, SurefootError] | None = None) -> Res
 
 def _has_all(run: RunFolder, arm: Arm) -> bool:
     """Return whether a run is finished and has measured what an arm asks for; another study may have made it."""
-    if run.done() is None or not set(arm.tracking.trackers) <= set(run.tracking.trackers):
+    if run.done() is None or not run.tracking.covers(arm.tracking):
         return False
     return arm.shift is None or arm.shift.is_measured(run)
