@@ -55,6 +55,7 @@ def _find(name: str, results: Path | None) -> Path:
 
 
 def _print(saved: SavedResult) -> None:
+    from surefoot.studies.choices import choices_of
     from surefoot.studies.pages import failures_of, is_finished, measured_on, numbers_of, progress, rule_of, table_of
 
     values = saved.values
@@ -66,6 +67,11 @@ def _print(saved: SavedResult) -> None:
         harmless(f"Published: {values['source'] or 'nothing'}. Measured: {measured_on(values)}, mean ± sd."), end="\n\n"
     )
     print("\n".join(_lines(*table_of(values["table"]))))
+    choices = choices_of(values)
+    if choices:
+        print("\nChosen by NLL on the calibration split:")
+    for choice in choices:
+        print(harmless(f"  {choice}"))
     print("\nNumbers that the rule goes by:")
     for name, number in numbers_of(values):
         print(harmless(f"  {name}: {number}"))

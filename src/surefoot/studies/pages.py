@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from surefoot.report.numbers import show_count, show_seconds
+from surefoot.studies.choices import choices_of
 from surefoot.studies.contract import sentence
 from surefoot.studies.forest import headline_of, show_measured, show_published
 from surefoot.studies.papers import is_asked_here, papers_of
@@ -99,6 +100,7 @@ def _section(values: Values, figures: Sequence[str]) -> str:
         rule_of(values, mark="*"),
         f"*Published:* {values['source'] or 'nothing'}. *Measured:* {measured_on(values)}, mean ± sd.",
         _table(values["table"]),
+        *(["Chosen by NLL on the calibration split:", _list(choices)] if (choices := choices_of(values)) else []),
         "Numbers that the rule goes by:",
         _list(f"{name}: {number}" for name, number in numbers_of(values)),
         _list(failures_of(values)),
