@@ -111,6 +111,8 @@ def together(parts: Sequence[Finding]) -> Finding:
         'b; c. For it: a'
         >>> together([*[Finding("for", "a")] * 5, Finding("against", "b", 0.001)]).reason
         'b; of the other parts 5 are for it'
+        >>> together([*[Finding("for", "a")] * 4, Finding("open", "c"), Finding("against", "b", 0.001)]).reason
+        'b; of the other parts 4 are for it and 1 is open'
         >>> low = Estimate(2.0, 0.5, 3.5, 3)
         >>> together([*[Finding("for", "a")] * 5, Finding("against", "b", 0.01, number=low)]).reason  # 6 · 0.01 > 0.05
         'b, but not clear among 6 parts: about 5 seeds would tell; of the other parts 5 are for it'
@@ -123,7 +125,7 @@ def together(parts: Sequence[Finding]) -> Finding:
     reason = "; ".join(found[side])
     others = {other: reasons for other, reasons in found.items() if other != side and reasons}
     if others and len(parts) > FEW:
-        counted = " and ".join(f"{len(reasons)} are {_said(other)}" for other, reasons in reversed(others.items()))
+        counted = " and ".join(f"{_are(len(reasons))} {_said(other)}" for other, reasons in reversed(others.items()))
         reason += f"; of the other parts {counted}"
     else:
         reason += "".join(f". {_said(other).capitalize()}: {'; '.join(told)}" for other, told in others.items())
@@ -138,6 +140,10 @@ def _with(part: Finding, p: float, n_parts: int) -> Finding:
             reason += f": {_takes(part.number.seeds_to_tell(part.limit, level=LEVEL / n_parts))}"
         return Finding("open", reason)
     return replace(part, p=p)
+
+
+def _are(n: int) -> str:
+    return f"{n} is" if n == 1 else f"{n} are"
 
 
 def _said(side: Side) -> str:
