@@ -9,6 +9,7 @@ _HALF = "A7 to A9, A11 to A13, A15 and C1 of the second"
 SECOND_ROUND = Fixed("2026-11-17", "73db3f1", _FIRST)
 MIDWAY = Fixed("2026-11-18", "05ec40b", f"{_FIRST}, and {_HALF}")
 MORE_SEEDS = Fixed("2026-11-18", "8c69093", f"{_FIRST}, and five seeds of the second")
+AGAIN = Fixed("2026-11-19", "0000000", f"{_FIRST}, and five seeds of the second")
 ALONG = Fixed("2026-11-18", "0fb1bb3", "three seeds, with which r was about 0")
 MIDWAY_ALONG = Fixed("2026-11-18", "0fb1bb3", f"{_FIRST}, and C3 of the second")
 _MORE = "A3, A7 to A9, A11 to A13, A15, B8, B10, C1 and C3 of the second"
