@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from surefoot.studies.forest import AXIS, forest_of
+from surefoot.studies.forest import AXIS, due_to, forest_of
 from surefoot.studies.pages import page_of
 from surefoot.studies.papers import papers_of
 
@@ -117,6 +117,8 @@ def test_the_page_says_what_is_missing_and_whether_the_setting_is_the_same() -> 
         "setting": {},
         "table": table,
         "failed": {},
+        "arms": {},
+        "shown": None,
         "command": "surefoot study a1",
         "cost": cost,
         "environment": {"surefoot": "0.1.0"},
@@ -131,3 +133,17 @@ def test_the_page_says_what_is_missing_and_whether_the_setting_is_the_same() -> 
     ]
     assert "Not run yet: B1." in page
     assert "*Rule, fixed 2026-01-02 in abc1234; judged on seeds 10 to 14:* Held if it is." in page
+
+
+def test_what_a_verdict_is_due_to_is_told_where_the_number_does_not_show_it() -> None:
+    shown = "ECE of mmce − csam is −0.02 (−0.03 to −0.01, n = 5), below 0; of the other parts 4 are for it"
+    other = values(outcome="did not transfer", verdict={"outcome": "did not transfer", "reason": shown})
+    assert due_to(other) == "ECE of mmce − csam"
+    assert "due to ECE of mmce − csam" in [text["text"] for text in drawn(other)["text"]]
+    same = {"outcome": "contradicted", "reason": "gap is −0.02 (−0.03 to −0.01, n = 5), below 0. For it: b is 1"}
+    assert due_to(values(verdict=same)) == ""
+    many = {"outcome": "underpowered", "reason": "a, b, is 1, not clear of 0: about 9 seeds would tell; c is 2"}
+    assert due_to(values(verdict=many)) == "a, b, and 1 more"
+    assert due_to(values(verdict={"outcome": "held", "reason": "other is 1"})) == ""
+    long = values(verdict={"outcome": "contradicted", "reason": f"{'x' * 99} is −1"})
+    assert max(len(text["text"]) for text in drawn(long)["text"] if text.get("font-size")) <= 54

@@ -15,14 +15,15 @@ from typing import Any
 
 from surefoot.statistics import NOTHING, Estimate
 from surefoot.studies.contract import OUTCOMES, Headline, Outcome
-from surefoot.studies.verdicts import read_numbers, short
+from surefoot.studies.verdicts import deciding, read_numbers, short
 
 Values = Mapping[str, Any]
-WIDTH, ROW, TOP, BOTTOM = 1080, 36, 66, 34
+WIDTH, ROW, TOP, BOTTOM = 1080, 42, 66, 34
 STATEMENT, AXIS, NUMBERS = 52, (440, 760), 780  # where a row's parts begin; the axis ends too
 RANGE = (-1.5, 2.5)  # in units of the published effect; what lies beyond is an arrow
 FAR = 0.8  # where the farthest end lies of what nothing was published for
 LINE = 62  # characters of a statement
+NOTE = 54  # and of what a verdict is due to, in smaller letters
 COLOURS: dict[Outcome, str] = {
     "held": "#0072b2",
     "contradicted": "#a33c00",
@@ -64,6 +65,23 @@ def headline_of(values: Values) -> tuple[Headline, Estimate] | None:
     return headline, read_numbers(values).get(headline.number, NOTHING)
 
 
+def due_to(values: Values) -> str:
+    """Return the part of a claim that its verdict is due to, where the number that stands for it does not show that.
+
+    Example:
+        >>> reason = "ECE of focal − csam is −0.02 (−0.03 to −0.01, n = 5), below 0; of the other parts 4 are for it"
+        >>> due_to({"verdict": {"outcome": "did not transfer", "reason": reason}, "headline": {"number": "the mean"}})
+        'ECE of focal − csam'
+    """
+    if values["verdict"]["outcome"] == "held" or not values.get("headline"):
+        return ""
+    parts, _ = deciding(values["verdict"]["reason"])
+    names = [part.partition(" is ")[0].rstrip(",") for part in parts]
+    if names == [values["headline"]["number"]]:
+        return ""
+    return names[0] + (f", and {len(names) - 1} more" if len(names) > 1 else "")
+
+
 def show_published(headline: Headline) -> str:
     """Write what was published, with its unit."""
     return "" if headline.published is None else _number(headline.published, headline)
@@ -93,18 +111,25 @@ def _row(values: Values, y: float) -> list[str]:
     found = headline_of(values)
     if found is None:
         counted = re.search(r"[\d,]+ violations in [\d,]+ checks", values["verdict"]["reason"])
-        told = [_text(NUMBERS, y - 3, counted[0])] if counted else []
-        return [*parts, *told, _text(NUMBERS, y + 12, outcome, fill=COLOURS[outcome])]
+        return [*parts, *_told(counted[0] if counted else "", outcome, "", y)]
     headline, measured = found
     shown = show_measured(headline, measured) + (" points" if headline.percent else "")
     published = show_published(headline)
     against = f"published {published}" if published else f"limit {_number(headline.limit, headline)}"
     parts += [
         *_marks(headline, measured, outcome, y),
-        _text(NUMBERS, y - 3, f"{shown}; {against}"),
-        _text(NUMBERS, y + 12, outcome, fill=COLOURS[outcome]),
+        *_told(f"{shown}; {against}", outcome, due_to(values), y),
     ]
     return parts
+
+
+def _told(numbers: str, outcome: Outcome, due: str, y: float) -> list[str]:
+    """Write the numbers and the verdict; below it what it is due to, if the numbers do not show that."""
+    up = 7 if due else 0
+    lines = [_text(NUMBERS, y - 3 - up, numbers), _text(NUMBERS, y + 12 - up, outcome, fill=COLOURS[outcome])]
+    note = f"due to {due}"
+    note = note if len(note) <= NOTE else f"{note[: NOTE - 1]}…"
+    return [*lines, _text(NUMBERS, y + 17, note, size=10, fill="#555")] if due else lines
 
 
 def _marks(headline: Headline, found: Estimate, outcome: Outcome, y: float) -> list[str]:
@@ -177,6 +202,15 @@ def _scale(height: float) -> list[str]:
     ]
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str = "normal", fill: str = "#222") -> str:
-    look = f'text-anchor="{anchor}" font-weight="{weight}" fill="{fill}"'
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    weight: str = "normal",
+    fill: str = "#222",
+    size: int | None = None,
+) -> str:
+    look = f'text-anchor="{anchor}" font-weight="{weight}" fill="{fill}"' + (f' font-size="{size}"' if size else "")
     return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{escape(text)}</text>'

@@ -10,9 +10,9 @@ from typing import Any
 from surefoot.report.numbers import show_count, show_seconds
 from surefoot.studies.choices import choices_of
 from surefoot.studies.contract import sentence
-from surefoot.studies.forest import headline_of, show_measured, show_published
+from surefoot.studies.forest import due_to, headline_of, show_measured, show_published
 from surefoot.studies.papers import is_asked_here, papers_of
-from surefoot.studies.verdicts import read_numbers, show
+from surefoot.studies.verdicts import deciding, read_numbers, show
 
 MARK = "<!-- Written by `surefoot study results`; what is changed here is lost. -->\n"
 FOREST = "forest.svg"
@@ -76,7 +76,7 @@ def _cells(values: Values) -> tuple[str, ...]:
     return (
         f"[{values['claim']}](#{_anchor(_title(values))})",
         values["statement"],
-        values["verdict"]["outcome"],
+        values["verdict"]["outcome"] + (f", due to {due}" if (due := due_to(values)) else ""),
         published,
         measured or _brief(values["verdict"]["reason"]),
         _setting(values),
@@ -208,9 +208,8 @@ def _list(items: Iterable[str]) -> str:
 
 def _brief(reason: str) -> str:
     """Return the parts of a reason that decide, at most two; the study's own section has the others."""
-    deciding, *others = re.split(r"\. (?=(?:For it|Against it|Open): )|; of the other parts ", reason)
-    parts = deciding.split("; ")
-    return "; ".join(parts[:2]) + ("; …" if others or len(parts) > 2 else "")
+    parts, has_others = deciding(reason)
+    return "; ".join(parts[:2]) + ("; …" if has_others or len(parts) > 2 else "")
 
 
 def _plain(text: str) -> str:

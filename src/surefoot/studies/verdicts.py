@@ -7,6 +7,7 @@ are. That one of many speaks against it happens by chance more often, so that is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -130,6 +131,17 @@ def together(parts: Sequence[Finding]) -> Finding:
     else:
         reason += "".join(f". {_said(other).capitalize()}: {'; '.join(told)}" for other, told in others.items())
     return Finding(side, reason, min(corrected, default=1.0), any(part.is_proof for part in deciding))
+
+
+def deciding(reason: str) -> tuple[list[str], bool]:
+    """Read a reason that :func:`together` wrote: the parts that decide, and whether there are others.
+
+    Example:
+        >>> deciding("a is 1; b is 2. For it: c is 3"), deciding("a is 1; of the other parts 5 are for it")
+        ((['a is 1', 'b is 2'], True), (['a is 1'], True))
+    """
+    first, *others = re.split(r"\. (?=(?:For it|Against it|Open): )|; of the other parts ", reason)
+    return first.split("; "), bool(others)
 
 
 def _with(part: Finding, p: float, n_parts: int) -> Finding:
