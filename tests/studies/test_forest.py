@@ -38,8 +38,8 @@ def drawn(result: dict[str, Any]) -> dict[str, list[dict[str, str]]]:
     for element in ElementTree.fromstring(forest_of([result])).iter():
         kind = element.tag.rpartition("}")[2]
         y = float(element.get("cy") or element.get("y1") or element.get("y") or 0)
-        if kind in ("circle", "rect", "line", "text", "path") and (y > 66 or kind == "path"):
-            found.setdefault(kind, []).append({**element.attrib, "text": element.text or ""})
+        if kind in ("circle", "rect", "line", "text", "tspan", "path") and (y > 66 or kind in ("path", "tspan")):
+            found.setdefault(kind, []).append({**element.attrib, "text": (element.text or "").strip()})
     return found
 
 
@@ -127,9 +127,9 @@ def test_the_page_says_what_is_missing_and_whether_the_setting_is_the_same() -> 
     page = page_of(results, "results", {}, ["B1"])
     rows = re.findall(r"^\| \[[AC]\d\].*$", page, re.MULTILINE)
     assert rows == [
-        "| [A1](#a1-held) | SAM is better than SGD | held | 2 | 1 (0.5 to 1.5) | yes | 5 |",
-        "| [A2](#a2-held) | SAM is better than SGD | held | 2 | 1 (0.5 to 1.5) | no: smaller | 5 |",
-        "| [C1](#c1-held) | SAM is better than SGD | held | 2 | 1 (0.5 to 1.5) | asked here | 5 |",
+        "| [A1](#a1-held) | SAM is better than SGD | held | gap | 2 | 1 (0.5 to 1.5) | yes | 5 |",
+        "| [A2](#a2-held) | SAM is better than SGD | held | gap | 2 | 1 (0.5 to 1.5) | no: smaller | 5 |",
+        "| [C1](#c1-held) | SAM is better than SGD | held | gap | 2 | 1 (0.5 to 1.5) | asked here | 5 |",
     ]
     assert "Not run yet: B1." in page
     assert "*Rule, fixed 2026-01-02 in abc1234; judged on seeds 10 to 14:* Held if it is." in page
@@ -139,11 +139,17 @@ def test_what_a_verdict_is_due_to_is_told_where_the_number_does_not_show_it() ->
     shown = "ECE of mmce − csam is −0.02 (−0.03 to −0.01, n = 5), below 0; of the other parts 4 are for it"
     other = values(outcome="did not transfer", verdict={"outcome": "did not transfer", "reason": shown})
     assert due_to(other) == "ECE of mmce − csam"
-    assert "due to ECE of mmce − csam" in [text["text"] for text in drawn(other)["text"]]
+    assert "due to ECE of mmce − csam" in [note["text"] for note in drawn(other)["tspan"]]
     same = {"outcome": "contradicted", "reason": "gap is −0.02 (−0.03 to −0.01, n = 5), below 0. For it: b is 1"}
     assert due_to(values(verdict=same)) == ""
     many = {"outcome": "underpowered", "reason": "a, b, is 1, not clear of 0: about 9 seeds would tell; c is 2"}
     assert due_to(values(verdict=many)) == "a, b, and 1 more"
     assert due_to(values(verdict={"outcome": "held", "reason": "other is 1"})) == ""
     long = values(verdict={"outcome": "contradicted", "reason": f"{'x' * 99} is −1"})
-    assert max(len(text["text"]) for text in drawn(long)["text"] if text.get("font-size")) <= 54
+    assert [note["text"] for note in drawn(long)["tspan"]] == [f"due to {'x' * 47}…"]
+
+
+def test_a_row_says_what_its_number_is_of() -> None:
+    named = values(headline={"number": "ECE of a − b"}, numbers={"ECE of a − b": values()["numbers"]["gap"]})
+    shown = [text["text"] for text in drawn(named)["text"]]
+    assert shown[-3:] == ["1 (0.5 to 1.5) points; published 2", "ECE of a − b", "held"]

@@ -18,12 +18,12 @@ from surefoot.studies.contract import OUTCOMES, Headline, Outcome
 from surefoot.studies.verdicts import deciding, read_numbers, short
 
 Values = Mapping[str, Any]
-WIDTH, ROW, TOP, BOTTOM = 1080, 42, 66, 34
+WIDTH, ROW, TOP, BOTTOM = 1180, 50, 66, 34
 STATEMENT, AXIS, NUMBERS = 52, (440, 760), 780  # where a row's parts begin; the axis ends too
 RANGE = (-1.5, 2.5)  # in units of the published effect; what lies beyond is an arrow
 FAR = 0.8  # where the farthest end lies of what nothing was published for
 LINE = 62  # characters of a statement
-NOTE = 54  # and of what a verdict is due to, in smaller letters
+NOTE, DUE = 72, 48  # and, in smaller letters, of what the number is and of what the verdict is due to
 COLOURS: dict[Outcome, str] = {
     "held": "#0072b2",
     "contradicted": "#a33c00",
@@ -51,6 +51,7 @@ def forest_of(results: Sequence[Values]) -> str:
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         *_legend(),
         *_scale(height),
+        *(_rule(TOP + ROW * number) for number in range(1, len(results))),
         *(line for row in rows for line in row),
         "</svg>",
         "",
@@ -111,25 +112,28 @@ def _row(values: Values, y: float) -> list[str]:
     found = headline_of(values)
     if found is None:
         counted = re.search(r"[\d,]+ violations in [\d,]+ checks", values["verdict"]["reason"])
-        return [*parts, *_told(counted[0] if counted else "", outcome, "", y)]
+        return [*parts, *_told(counted[0] if counted else "", "", outcome, "", y)]
     headline, measured = found
     shown = show_measured(headline, measured) + (" points" if headline.percent else "")
     published = show_published(headline)
     against = f"published {published}" if published else f"limit {_number(headline.limit, headline)}"
     parts += [
         *_marks(headline, measured, outcome, y),
-        *_told(f"{shown}; {against}", outcome, due_to(values), y),
+        *_told(f"{shown}; {against}", headline.number, outcome, due_to(values), y),
     ]
     return parts
 
 
-def _told(numbers: str, outcome: Outcome, due: str, y: float) -> list[str]:
-    """Write the numbers and the verdict; below it what it is due to, if the numbers do not show that."""
-    up = 7 if due else 0
-    lines = [_text(NUMBERS, y - 3 - up, numbers), _text(NUMBERS, y + 12 - up, outcome, fill=COLOURS[outcome])]
-    note = f"due to {due}"
-    note = note if len(note) <= NOTE else f"{note[: NOTE - 1]}…"
-    return [*lines, _text(NUMBERS, y + 17, note, size=10, fill="#555")] if due else lines
+def _told(numbers: str, name: str, outcome: Outcome, due: str, y: float) -> list[str]:
+    """Write the numbers, what they are of, and the verdict; beside it what it is due to, if they do not show that."""
+    note = f"  due to {_cut(due, DUE)}" if due else ""
+    told = [_text(NUMBERS, y - 9, numbers)]
+    told += [_text(NUMBERS, y + 4, _cut(name, NOTE), size=10, fill="#555")] if name else []
+    return [*told, _text(NUMBERS, y + (18 if name else 6), outcome, fill=COLOURS[outcome], note=note)]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _marks(headline: Headline, found: Estimate, outcome: Outcome, y: float) -> list[str]:
@@ -156,6 +160,10 @@ def _marks(headline: Headline, found: Estimate, outcome: Outcome, y: float) -> l
     parts += [_arrow(right + 7, y, colour, 1)] if at[1] > RANGE[1] else []
     x = _place(sign * (found.value - headline.limit) / unit)
     return [*parts, _mark(x, y, outcome)]
+
+
+def _rule(y: float) -> str:
+    return f'<line x1="8" y1="{y}" x2="{WIDTH - 8}" y2="{y}" stroke="#e6e6e6"/>'
 
 
 def _place(value: float) -> float:
@@ -211,6 +219,8 @@ def _text(
     weight: str = "normal",
     fill: str = "#222",
     size: int | None = None,
+    note: str = "",
 ) -> str:
     look = f'text-anchor="{anchor}" font-weight="{weight}" fill="{fill}"' + (f' font-size="{size}"' if size else "")
-    return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{escape(text)}</text>'
+    small = f'<tspan xml:space="preserve" font-size="10" fill="#555">{escape(note)}</tspan>' if note else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{escape(text)}{small}</text>'

@@ -33,7 +33,7 @@ def page_of(
     Returns:
         Markdown.
     """
-    heads = ("claim", "what is claimed", "verdict", "published", "measured", "same setting?", "seeds")
+    heads = ("claim", "what is claimed", "verdict", "number", "published", "measured", "same setting?", "seeds")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     begun = [values for values in results if not is_finished(values)]
     results = [values for values in results if is_finished(values)]
@@ -45,8 +45,8 @@ def page_of(
         "A claim *held* where the intervals of all its parts lie on its side; it is *contradicted* where one lies on "
         "the other side in the published setting, and *did not transfer* where that is so in another one (where a "
         "difference was published, many rules count less than a third of it as the other side); else it is "
-        "*underpowered*, and the reason says how many seeds would tell. Columns of numbers have one each, that of the "
-        "figure; differences of errors and accuracies are in percentage points.",
+        "*underpowered*, and the reason says how many seeds would tell. One number stands for each claim, in the "
+        "figure and in the table; differences of errors and accuracies are in percentage points.",
         "\n".join(lines),
         *([f"Begun, and not judged before all runs are made: {', '.join(map(progress, begun))}."] if begun else []),
         *([f"Not run yet: {', '.join(missing)}."] if missing else []),
@@ -72,11 +72,14 @@ def progress(values: Values) -> str:
 def _cells(values: Values) -> tuple[str, ...]:
     """Write a study's line of the table."""
     found = headline_of(values)
-    published, measured = ("", "") if found is None else (show_published(found[0]), show_measured(*found))
+    number, published, measured = "", "", ""
+    if found is not None:
+        number, published, measured = found[0].number, show_published(found[0]), show_measured(*found)
     return (
         f"[{values['claim']}](#{_anchor(_title(values))})",
         values["statement"],
         values["verdict"]["outcome"] + (f", due to {due}" if (due := due_to(values)) else ""),
+        number,
         published,
         measured or _brief(values["verdict"]["reason"]),
         _setting(values),
