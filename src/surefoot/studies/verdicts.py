@@ -16,6 +16,7 @@ from surefoot.statistics import NOTHING, Estimate, holm
 from surefoot.studies.contract import Finding, Side
 
 LEAST_SEEDS = 3
+LARGE = 999.5  # three digits of which would be written as a power of ten
 FEW = 5  # parts of a claim whose reasons are all given
 LEVEL = 0.05
 DECIDING: tuple[Side, ...] = ("against", "open", "for")  # what one part's side does to the whole
@@ -178,5 +179,5 @@ def show(estimate: Estimate) -> str:
 
 
 def short(value: float) -> str:
-    """Write a number with three digits."""
-    return f"{value:.3g}".replace("-", "−")
+    """Write a number with three digits, a large one to the unit: ``0.0123``, ``21,346``."""
+    return (f"{value:,.0f}" if abs(value) >= LARGE else f"{value:.3g}").replace("-", "−")
