@@ -10,17 +10,17 @@ SECOND_ROUND = Fixed("2026-11-17", "73db3f1", _FIRST)
 MIDWAY = Fixed("2026-11-18", "05ec40b", f"{_FIRST}, and {_HALF}")
 MORE_SEEDS = Fixed("2026-11-18", "8c69093", f"{_FIRST}, and five seeds of the second")
 AGAIN = Fixed("2026-11-19", "111efeb", f"{_FIRST}, and five seeds of the second")
+_SHORT = "five seeds of the second with ResNet-8 of 20 epochs, in which SAM did not fit its training set"
+LONGER = Fixed("2026-11-19", "0000000", f"{_FIRST}, and {_SHORT}")
+NEW_LONGER = Fixed("2026-11-19", "0000000", f"{_HALF}, and A1, A2, A4 and A10 on {_SHORT}")
+TEN_SEEDS = Fixed("2026-11-19", "0000000", f"{_FIRST}, and five seeds of the second")
 ALONG = Fixed("2026-11-18", "0fb1bb3", "three seeds, with which r was about 0")
 MIDWAY_ALONG = Fixed("2026-11-18", "0fb1bb3", f"{_FIRST}, and C3 of the second")
-_MORE = "A3, A7 to A9, A11 to A13, A15, B8, B10, C1 and C3 of the second"
-DEBIASED = Fixed("2026-11-18", "459213f", f"{_FIRST}, and {_MORE}")
-NEW_DEBIASED = Fixed("2026-11-18", "459213f", _MORE)
 WHOLE = Fixed(
     "2026-11-18",
     "1379cac",
     f"{_FIRST}, and two seeds on which GD's sharpness was that of 1,000 examples and its smallest rate too short",
 )
-NEW_MIDWAY = Fixed("2026-11-18", "05ec40b", _HALF)
 
 
 def third(points: float) -> float:

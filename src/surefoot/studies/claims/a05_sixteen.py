@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, difference
-from surefoot.studies._arms import AUTO, FRESH_SEED, tuned, tuning_themselves
-from surefoot.studies._rules import MIDWAY, third
+from surefoot.studies._arms import AUTO, LATER_SEED, tuned, tuning_themselves
+from surefoot.studies._rules import TEN_SEEDS, third
 from surefoot.studies._tables import (
     ACCURACY,
     ECE,
@@ -102,13 +102,15 @@ def a5() -> Study:
         "debiased ECE(other) − ECE(CSAM), paired by seed, is above 0 with its 95 % interval for each of the other "
         "fifteen; where it is not, an interval below a third of the published difference counts against it. One that "
         f"is more than {100 * LEAST:g} points less accurate than cross-entropy with its interval is broken and does "
-        "not count. CSAM that tunes itself is shown, not judged.",
-        fixed=MIDWAY,
+        "not count. CSAM that tunes itself is shown, not judged. Judged on ten "
+        "seeds, for with five others six of the fifteen were not told from CSAM.",
+        fixed=TEN_SEEDS,
         differs="a small network on clothes",
         headline=Headline("ECE, mean of the other fifteen, − csam", published=GAP, percent=True),
         grid=grid,
         analyse=analyse,
         judge=judge,
-        first_seed=FRESH_SEED,
+        seeds={"smoke": 1, "laptop": 10, "paper": 5},
+        first_seed=LATER_SEED,
         drawings=(Drawing("ece_bars"),),
     )

@@ -9,8 +9,8 @@ from surefoot.records import RunFolder
 from surefoot.registry import CALIBRATORS, METRICS, STUDIES
 from surefoot.schema import Predictions
 from surefoot.statistics import Estimate, difference
-from surefoot.studies._arms import DEEP, FRESH_SEED, residual, tuned
-from surefoot.studies._rules import NEW_DEBIASED
+from surefoot.studies._arms import DEEP, LATER_SEED, residual, tuned
+from surefoot.studies._rules import NEW_LONGER
 from surefoot.studies._shifted import corrupted
 from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, TNLL, ece_of, extended_table, metric, metrics_table
 from surefoot.studies.claims.a01_sam_calibrates import PLACES
@@ -116,11 +116,11 @@ def c2() -> Study:
         "with its 95 % interval; where it is not, an interval below half a point counts against it. Shown, not "
         "judged: single severities, CSAM without a temperature, clean pictures, temperatures fitted on 250, 1,000 and "
         "4,000 rows, and AUROC of detecting other data by the largest probability.",
-        fixed=NEW_DEBIASED,
+        fixed=NEW_LONGER,
         headline=Headline(f"ECE, corrupted, SGD + T − CSAM + T, {PLACES[DEEP]}", percent=True),
         grid=grid,
         analyse=analyse,
         judge=judge,
-        first_seed=FRESH_SEED,
+        first_seed=LATER_SEED,
         drawings=(Drawing("severity"), Drawing("ece_bars")),
     )

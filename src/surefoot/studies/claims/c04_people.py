@@ -13,8 +13,8 @@ from surefoot.registry import CALIBRATORS, STUDIES
 from surefoot.schema import Predictions
 from surefoot.statistics import Estimate, difference, spearman
 from surefoot.studies import _data
-from surefoot.studies._arms import AUTO, DEEP, FRESH_SEED, residual
-from surefoot.studies._rules import NEW_MIDWAY
+from surefoot.studies._arms import AUTO, DEEP, LATER_SEED, residual
+from surefoot.studies._rules import NEW_LONGER
 from surefoot.studies._tables import ACCURACY, ECE, NLL, extended_table, metrics_table
 from surefoot.studies.contract import Analysis, Arm, Column, Drawing, Finding, Headline, Size, Study
 from surefoot.studies.runs import BySeed, Runs
@@ -119,11 +119,11 @@ def c4() -> Study:
         "done and behind temperatures fitted on the calibration split; where it is not, an interval below 0.01 nats "
         "counts against it. The other methods, total variation and the rank correlation of predicted and people's "
         "entropies are shown, not judged.",
-        fixed=NEW_MIDWAY,
+        fixed=NEW_LONGER,
         headline=Headline("KL from people, SGD + T − csam + T"),
         grid=grid,
         analyse=analyse,
         judge=judge,
-        first_seed=FRESH_SEED,
+        first_seed=LATER_SEED,
         drawings=(Drawing("reliability"), Drawing("ece_bars")),
     )
