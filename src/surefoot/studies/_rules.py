@@ -22,6 +22,8 @@ WHOLE = Fixed(
     f"{_FIRST}, and two seeds on which GD's sharpness was that of 1,000 examples and its smallest rate too short",
 )
 
+HALF_A_POINT = 0.005  # of ECE: what is certainly less is against a claim without a published difference to go by
+
 
 def third(points: float) -> float:
     """Return a third of a published difference in percentage points, as a share: what is certainly less is against it.

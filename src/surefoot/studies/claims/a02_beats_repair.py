@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, difference, spread
 from surefoot.studies._arms import DEEP, LATER_SEED, residual, tuned
-from surefoot.studies._rules import LONGER
+from surefoot.studies._rules import HALF_A_POINT, LONGER
 from surefoot.studies._tables import ACCURACY, ECE, ece_of
 from surefoot.studies.claims.a01_sam_calibrates import PLACES
 from surefoot.studies.contract import Analysis, Arm, Drawing, Finding, Headline, Row, Size, Study, Table
 from surefoot.studies.runs import Runs
 from surefoot.studies.verdicts import above, together
 
-WORTH = 0.005  # ECE: half a point
 REPAIRS = ("temperature", "isotonic")
 PRINTED = {  # in percent: SGD behind a temperature, SAM with nothing done
     "CIFAR-10, ResNet-56 (table S11)": (1.03, 1.83),
@@ -59,7 +58,8 @@ def analyse(runs: Runs) -> Analysis:
 
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
     """Ask for SAM below SGD behind both; CSAM is shown."""
-    return together([above(number, 0, name, enough=WORTH) for name, number in numbers.items() if "− SAM" in name])
+    judged = {name: number for name, number in numbers.items() if "− SAM" in name}
+    return together([above(number, 0, name, enough=HALF_A_POINT) for name, number in judged.items()])
 
 
 @STUDIES.register("a2")

@@ -10,7 +10,7 @@ from surefoot.registry import CALIBRATORS, METRICS, STUDIES
 from surefoot.schema import Predictions
 from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import DEEP, LATER_SEED, residual, tuned
-from surefoot.studies._rules import NEW_LONGER
+from surefoot.studies._rules import HALF_A_POINT, NEW_LONGER
 from surefoot.studies._shifted import corrupted
 from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, TNLL, ece_of, extended_table, metric, metrics_table
 from surefoot.studies.claims.a01_sam_calibrates import PLACES
@@ -19,7 +19,6 @@ from surefoot.studies.runs import BySeed, Runs
 from surefoot.studies.verdicts import above, together
 
 PLAIN, OURS = "sgd, twice the epochs", "csam"
-WORTH = 0.005  # ECE: half a point
 FITTED = "debiased_ece@temperature"
 ROWS = (250, 1000, 4000)
 RAW = Column("shifted", "ECE %, corrupted", percent=True)
@@ -99,7 +98,7 @@ def _behind(run: RunFolder, rows: int) -> float:
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
     """Ask for less ECE under corruption, both behind a temperature."""
     names = [f"ECE, corrupted, SGD + T − CSAM + T, {place}" for place in PLACES.values()]
-    return together([above(numbers[name], 0, name, enough=WORTH) for name in names])
+    return together([above(numbers[name], 0, name, enough=HALF_A_POINT) for name in names])
 
 
 @STUDIES.register("c2")
