@@ -199,15 +199,19 @@ def correlate(runs: Runs, published: Published, names: Mapping[str, str] = NAMES
 
 def _spread(runs: Runs, optimizer: str, reading: Reading) -> Spread:
     """Average r over seeds at each rate, then mean ± sd over rates."""
-    found = [_r(runs, arm, reading) for arm in arms_of(runs, optimizer)]
-    return spread(statistics.fmean(values.values()) for values in found if values)
+    return spread(statistics.fmean(values.values()) for values in _by_rate(runs, optimizer, reading))
 
 
 def _by_seed(runs: Runs, optimizer: str, reading: Reading) -> BySeed:
-    """Average r over rates; a rate at which a run has too few such moments is left out for all seeds."""
+    """Average r over rates."""
+    return mean_by_seed(_by_rate(runs, optimizer, reading))
+
+
+def _by_rate(runs: Runs, optimizer: str, reading: Reading) -> list[BySeed]:
+    """Return r at each rate; one at which a seed has too few such moments is left out."""
     found = [_r(runs, arm, reading) for arm in arms_of(runs, optimizer)]
     most = max(map(len, found), default=0)
-    return mean_by_seed([values for values in found if len(values) == most > 0])
+    return [values for values in found if len(values) == most > 0]
 
 
 def _r(runs: Runs, arm: str, reading: Reading) -> BySeed:
