@@ -10,7 +10,7 @@ import pytest
 
 from surefoot.studies.forest import AXIS, due_to, forest_of
 from surefoot.studies.pages import page_of
-from surefoot.studies.papers import papers_of
+from surefoot.studies.papers import PAPERS, papers_of
 
 ZERO = AXIS[0] + (AXIS[1] - AXIS[0]) * 1.5 / 4  # the axis goes from −1.5 to 2.5 published effects
 ONE = AXIS[0] + (AXIS[1] - AXIS[0]) * 2.5 / 4
@@ -104,6 +104,16 @@ def test_names_are_text_and_nothing_else() -> None:
 def test_papers_are_summed_up_by_their_letter() -> None:
     results = [values("A1"), values("A2", "underpowered"), values("A10"), values("mine")]
     assert papers_of(results) == ["**SAM, CSAM and Stable SAM:** 2 held (A1, A10); 1 underpowered (A2)."]
+
+
+def test_what_the_results_of_a_paper_mean_is_said_where_they_came_out_so() -> None:
+    paper = next(paper for paper in PAPERS if paper.letter == "b")
+    results = [values(study.upper(), outcome) for study, outcome in paper.rests_on.items()]
+    assert papers_of(results)[0].endswith(f"). {paper.seen}")
+    for place, result in enumerate(results):
+        other = values(result["claim"], "held" if result["verdict"]["outcome"] != "held" else "underpowered")
+        assert papers_of([*results[:place], other, *results[place + 1 :]])[0].endswith(").")
+    assert papers_of(results[1:])[0].endswith(").")
 
 
 def test_the_page_says_what_is_missing_and_whether_the_setting_is_the_same() -> None:
