@@ -19,7 +19,7 @@ import surefoot
 from surefoot.errors import InputError
 from surefoot.registry import STUDIES
 from surefoot.studies.contract import OUTCOMES, SIZES
-from surefoot.studies.pages import FOREST, is_finished, table_of
+from surefoot.studies.pages import FOREST, is_finished, measured_on, table_of
 from surefoot.studies.results import check_results, forest_text, load_result, page_text, write_file
 from surefoot.studies.runner import find_studies
 from surefoot.studies.verdicts import read_numbers
@@ -197,6 +197,10 @@ def test_committed_results_are_read_and_drawn_again(path: Path, tmp_path: Path) 
         assert study.headline.number in saved.numbers
     assert saved.table.rows
     assert len(saved.values["seeds"]) >= 1
+    where = measured_on(saved.values)
+    for spec in (run["spec"] for run in saved.runs.values()):
+        assert spec["model"]["name"] in where
+        assert spec["data"]["options"].get("of", spec["data"]["name"]).partition(":")[0] in where
     assert not re.search(r"/(home|root|work|tmp|Users)/", json.dumps([saved.values, saved.runs]))
     drawn = saved.draw(tmp_path)
     if is_finished(saved.values):  # an arm of an unfinished one may have no run yet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from pathlib import PurePath
 from typing import Any
@@ -75,14 +76,22 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _setting(runs: Sequence[RunFolder]) -> dict[str, Any]:
-    """Say on what a study ran: data, network and schedule of its first run, and every length that there was."""
+    """Say on what a study ran: data, network and schedule of its first run, every length, and where else there is."""
+    places: dict[tuple[str, str], list[RunFolder]] = {}
+    for run in runs:
+        data = re.sub(r"\bseed=\d+", "", str(run.spec.data))  # divided anew by each seed, they are the same data
+        places.setdefault((data, str(run.spec.model)), []).append(run)
+    first, *others = [_place(found) for found in places.values()]
+    return {**first, "schedule": runs[0].spec.schedule} | ({"others": others} if others else {})
+
+
+def _place(runs: Sequence[RunFolder]) -> dict[str, Any]:
     spec = runs[0].spec
     return {
         "data": _anonymous(str(spec.data)),
         "model": str(spec.model),
         "examples": runs[0].data["examples"],
         "lengths": [list(length) for length in dict.fromkeys((r.spec.epochs, r.spec.batch_size) for r in runs)],
-        "schedule": spec.schedule,
     }
 
 

@@ -160,10 +160,14 @@ def measured_on(values: Values) -> str:
     setting, seeds = values["setting"], values["seeds"]
     if not setting:
         return "no run finished"
+    places = "; ".join(map(_place, (setting, *setting.get("others", ()))))
+    return f"{places}{';' * ('others' in setting) or ','} {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+
+
+def _place(setting: Values) -> str:
     n = setting["examples"]
     lengths = " or ".join(f"{epochs} epochs in batches of {batch_size}" for epochs, batch_size in setting["lengths"])
-    data = f"{_data(setting['data'])} ({n['train']} train, {n['test']} test)"
-    return f"{data}, {setting['model']}, {lengths}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+    return f"{_data(setting['data'])} ({n['train']} train, {n['test']} test), {setting['model']}, {lengths}"
 
 
 def _data(text: str) -> str:
