@@ -10,7 +10,7 @@ import pytest
 
 from surefoot.studies.forest import AXIS, due_to, forest_of
 from surefoot.studies.pages import page_of
-from surefoot.studies.papers import PAPERS, papers_of
+from surefoot.studies.papers import PAPERS, Paper, papers_of
 
 ZERO = AXIS[0] + (AXIS[1] - AXIS[0]) * 1.5 / 4  # the axis goes from −1.5 to 2.5 published effects
 ONE = AXIS[0] + (AXIS[1] - AXIS[0]) * 2.5 / 4
@@ -106,8 +106,8 @@ def test_papers_are_summed_up_by_their_letter() -> None:
     assert papers_of(results) == ["**SAM, CSAM and Stable SAM:** 2 held (A1, A10); 1 underpowered (A2)."]
 
 
-def test_what_the_results_of_a_paper_mean_is_said_where_they_came_out_so() -> None:
-    paper = next(paper for paper in PAPERS if paper.letter == "b")
+@pytest.mark.parametrize("paper", [paper for paper in PAPERS if paper.seen], ids=lambda paper: paper.letter)
+def test_what_the_results_of_a_paper_mean_is_said_where_they_came_out_so(paper: Paper) -> None:
     results = [values(study.upper(), outcome) for study, outcome in paper.rests_on.items()]
     assert papers_of(results)[0].endswith(f"). {paper.seen}")
     for place, result in enumerate(results):
