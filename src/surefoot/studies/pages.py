@@ -160,8 +160,9 @@ def measured_on(values: Values) -> str:
     setting, seeds = values["setting"], values["seeds"]
     if not setting:
         return "no run finished"
-    places = "; ".join(map(_place, (setting, *setting.get("others", ()))))
-    return f"{places}{';' * ('others' in setting) or ','} {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+    others = setting.get("others", ())
+    places = "; ".join(map(_place, (setting, *others)))
+    return f"{places}{';' if others else ','} {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
 
 
 def _place(setting: Values) -> str:

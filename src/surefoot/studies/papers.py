@@ -38,8 +38,8 @@ PAPERS = (
     Paper(
         "a",
         "SAM, CSAM and Stable SAM",
-        "SAM calibrates better than SGD throughout training and under corruption, though no better than SGD behind a "
-        "temperature; CSAM does not always calibrate better still, nor better than all losses made for that.",
+        "SAM calibrates better than SGD throughout training and under corruption, though not always better than SGD "
+        "behind a calibrator; CSAM does not always calibrate better still, nor better than all losses made for that.",
         {
             "a1": "held",
             "a2": "did not transfer",
