@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +47,33 @@ def test_the_newest_stays_and_a_half_written_one_is_ignored(tmp_path: Path) -> N
     found = load_checkpoint(tmp_path)
     assert found is not None
     assert found[1]["step"] == 10
+
+
+KILLED_AMID_OF_A_FILE = """
+import resource, signal, sys
+from pathlib import Path
+import torch
+from surefoot.training.checkpoint import save_checkpoint
+
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+save_checkpoint(Path(sys.argv[1]), 10, {"w": torch.ones(10_000)}, {"step": 10})
+"""
+
+
+def test_what_a_kill_left_of_a_file_goes_and_what_somebody_put_there_stays(tmp_path: Path) -> None:
+    """The kernel kills the process because the weights take more than 1,000 bytes."""
+    killed = subprocess.run([sys.executable, "-c", KILLED_AMID_OF_A_FILE, str(tmp_path)])
+    assert killed.returncode == -signal.SIGXFSZ
+    (half,) = tmp_path.iterdir()
+    assert len(list(half.iterdir())) == 1
+    (half / "notes.txt").write_text("mine")
+    for step in (10, 11, 12):
+        save_checkpoint(tmp_path, step, {"w": torch.ones(1)}, {"step": step})
+    names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert [name for name in names if "step-00000010" in name] == ["step-00000010/notes.txt"]
+    assert not [name for name in names if ".tmp" in name]
 
 
 def test_a_step_that_is_saved_again_takes_the_place_of_the_first(

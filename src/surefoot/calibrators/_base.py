@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 from torch import Tensor, nn
 
-from surefoot.atomic import replacing, write_text
+from surefoot.atomic import write_bytes, write_text
 from surefoot.errors import InputError
 from surefoot.json_values import is_number
 from surefoot.places import fetched
@@ -175,8 +175,7 @@ class Calibrator(ABC):
             arrays = {key: value for key, value in self._fields().items() if isinstance(value, np.ndarray)}
             plain = {key: value for key, value in self._fields().items() if key not in arrays}
             header = {"calibrator": json.dumps({"calibrator": self.name, **plain, **more})}
-            with replacing(path) as aside:
-                save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, aside, metadata=header)
+            write_bytes(path, save({key: np.ascontiguousarray(v) for key, v in arrays.items()}, metadata=header))
         else:
             raise InputError(f"Expected a file name in .json or .safetensors, but got {path.name!r}. Choose one.")
 

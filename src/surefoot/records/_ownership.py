@@ -25,6 +25,7 @@ PREDICTIONS = tuple(f"{split}.npz" for split in SPLITS)
 _CHECKPOINT = re.compile(r"step-\d{8,}|\.step-\d{8,}\.\d+\.(tmp|old)")
 _CHECKPOINTED = re.compile(
     r"(model|state|member-\d{4,}|shard-\d+-model-\d+-of-\d+)\.safetensors|(state|checksums)\.json|\.checksums\.json\.\d+\.tmp"
+    r"|\.tmp[A-Za-z0-9]{6}"  # what safetensors has not renamed yet when it is killed
 )
 
 
