@@ -43,10 +43,13 @@ def page_of(
         *papers_of(results),
         f"![What was published beside what was measured, claim by claim]({folder}/{FOREST})",
         "A claim *held* where the intervals of all its parts lie on its side; it is *contradicted* where one lies on "
-        "the other side in the published setting, and *did not transfer* where that is so in another one (where a "
-        "difference was published, many rules count less than a third of it as the other side); else it is "
-        "*underpowered*, and the reason says how many seeds would tell. One number stands for each claim, in the "
-        "figure and in the table; differences of errors and accuracies are in percentage points.",
+        "the other side in the published setting or in that of a question asked here, and *did not transfer* where "
+        "that is so in another one (where a difference was published, many rules count less than a third of it as the "
+        "other side); else it is *underpowered*, and the reason says how many seeds would tell. One number stands for "
+        "each claim, in the figure and in the table; differences of errors and accuracies are in percentage points. "
+        "T is a temperature fitted on the calibration split, TCE the ECE behind it, KCE the kernel calibration error, "
+        "NLL the negative log-likelihood, OOD what is out of distribution, and *auto* an option that tunes itself on "
+        "held-out rows.",
         "\n".join(lines),
         *([f"Begun, and not judged before all runs are made: {', '.join(map(progress, begun))}."] if begun else []),
         *([f"Not run yet: {', '.join(missing)}."] if missing else []),
