@@ -29,12 +29,14 @@ class Arm:
     """One way to train within a study: a spec, whose seed is replaced, and what to measure on the way and after it.
 
     Where every seed divides the data anew, ``data`` names them with ``{seed}`` in it; else they are those of the spec.
+    ``seeds`` are those of an arm that needs others than its study, such as more of them.
     """
 
     spec: RunSpec
     tracking: Tracking = UNTRACKED
     shift: Shift | None = None
     data: str | None = None
+    seeds: range | None = None
 
     def at(self, seed: int) -> RunSpec:
         """Return the spec of one seed."""

@@ -86,7 +86,7 @@ def _cells(values: Values) -> tuple[str, ...]:
         published,
         measured or _brief(values["verdict"]["reason"]),
         _setting(values),
-        f"{len(values['seeds'])}",
+        _n_seeds(values),
     )
 
 
@@ -125,9 +125,26 @@ def rule_of(values: Values, *, mark: str = "") -> str:
 
 
 def _seeds(seeds: Sequence[int]) -> str:
-    """Write seeds, those in a row by their ends."""
-    row = list(range(seeds[0], seeds[0] + len(seeds)))
-    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 and list(seeds) == row else ", ".join(map(str, seeds))
+    """Write seeds, those in a row by their ends.
+
+    Example:
+        >>> _seeds([30, 31, 32, 60, 61, 70])
+        '30 to 32, 60 to 61, 70'
+    """
+    rows: list[list[int]] = []
+    for seed in seeds:
+        if rows and seed == rows[-1][-1] + 1:
+            rows[-1].append(seed)
+        else:
+            rows.append([seed])
+    return ", ".join(f"{row[0]} to {row[-1]}" if len(row) > 1 else f"{row[0]}" for row in rows)
+
+
+def _n_seeds(values: Values) -> str:
+    """Write how many seeds the arms have; those that failed are told elsewhere."""
+    failed = values["failed"]
+    found = sorted({len(runs) + len(failed.get(arm, ())) for arm, runs in values["arms"].items()})
+    return " or ".join(map(str, found))
 
 
 def table_of(table: Values) -> tuple[list[str], list[list[str]]]:
@@ -160,12 +177,12 @@ def failures_of(values: Values) -> list[str]:
 
 def measured_on(values: Values) -> str:
     """Say on what a study ran, and how often."""
-    setting, seeds = values["setting"], values["seeds"]
+    setting, n_seeds = values["setting"], _n_seeds(values)
     if not setting:
         return "no run finished"
     others = setting.get("others", ())
     places = "; ".join(map(_place, (setting, *others)))
-    return f"{places}{';' if others else ','} {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+    return f"{places}{';' if others else ','} {n_seeds} seed{'s' if n_seeds != '1' else ''}"
 
 
 def _place(setting: Values) -> str:

@@ -86,7 +86,7 @@ def plan_studies(
         studies: By name.
         size: How large.
         out: Takes one folder per run.
-        seeds: Which seeds; else the studies' own.
+        seeds: Which seeds; else the studies' and the arms' own.
         fresh: Make all runs anew.
         store: Address of a folder that all machines reach, for engines that need one.
 
@@ -105,7 +105,7 @@ def plan_studies(
     for name, study in studies.items():
         places: dict[tuple[str, int], Path] = {}
         for label, arm in study.grid(size).items():
-            for seed in study.seeds_at(size) if seeds is None else seeds:
+            for seed in (arm.seeds or study.seeds_at(size)) if seeds is None else seeds:
                 spec = arm.at(seed)
                 path = places[label, seed] = out / folder_name(spec)
                 known = arms.get(path)
