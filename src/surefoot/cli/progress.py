@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
@@ -19,9 +19,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from surefoot.cli.pace import Pace
 from surefoot.harmless import harmless
 from surefoot.report.numbers import show_seconds
-from surefoot.schema import MethodSpec
 from surefoot.studies.engine import Job, Listener, News
 
 BARS = 8  # of single runs, at most: on many machines there are more than a terminal has lines
@@ -31,17 +31,16 @@ LINE_EVERY = 60.0  # seconds after which a line is due where no terminal is, tho
 class _Display:
     """Shows news. On a terminal as moving bars; elsewhere as one line per finished run, and one a minute for all."""
 
-    def __init__(self, bars: Progress, weights: Mapping[Path, float]) -> None:
+    def __init__(self, bars: Progress, jobs: Sequence[Job]) -> None:
         self.bars = bars
-        self.weights = weights
-        self.shares = dict.fromkeys(weights, 0.0)
+        self.pace = Pace(jobs)
+        self.n_runs = len(self.pace.work)
         self.tasks: dict[Path, TaskID] = {}
-        self.all = bars.add_task("all runs", total=sum(weights.values()), note=f"0/{len(weights)} done")
+        self.all = bars.add_task("all runs", total=sum(self.pace.work.values()), note=f"0/{self.n_runs} done")
         self.finished = 0
         self.failed = 0
         self.running: set[Path] = set()
-        self.started, self.found = time.monotonic(), 0.0
-        self.printed = self.started
+        self.printed = time.monotonic()
 
     def __call__(self, news: News) -> None:
         path = news.job.path
@@ -49,7 +48,7 @@ class _Display:
             self._end(news)
         else:
             self.running.add(path)
-            self.shares[path] = news.step / max(1, news.n_steps)
+            self.pace.go_on(path, news.step / max(1, news.n_steps), time.monotonic())
             if path not in self.tasks and len(self.tasks) < BARS:
                 self.tasks[path] = self.bars.add_task(_name(news.job), total=news.n_steps, note="")
             if path in self.tasks:
@@ -57,14 +56,15 @@ class _Display:
                 self.bars.update(self.tasks[path], completed=news.step, note=note)
             if not self.bars.console.is_terminal and time.monotonic() - self.printed > LINE_EVERY:
                 self._print("all runs: going on")
-        self.bars.update(self.all, completed=self._work(), note=self._count())
+        self.bars.update(self.all, completed=self.pace.done, note=self._count())
 
     def _end(self, news: News) -> None:
         path = news.job.path
-        if news.done and path not in self.running:  # was there already: says nothing about how long the others take
-            self.found += self.weights[path]
         self.running.discard(path)
-        self.shares[path] = 0.0 if news.again else 1.0
+        if news.again:
+            self.pace.begin_anew(path)
+        else:
+            self.pace.end(path, time.monotonic())
         self.finished += news.done
         self.failed += news.error is not None and not news.again
         if path in self.tasks:
@@ -78,20 +78,13 @@ class _Display:
         self.bars.console.print(harmless(line), highlight=False, markup=False, soft_wrap=True)
         self.printed = time.monotonic()
 
-    def _work(self) -> float:
-        return sum(self.weights[path] * share for path, share in self.shares.items())
-
     def _count(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
-        return f"{self.finished}/{len(self.weights)} done, {len(self.running)} running{failed}"
+        return f"{self.finished}/{self.n_runs} done, {len(self.running)} running{failed}"
 
     def _left(self) -> str:
-        """Return how long the rest takes if it goes on like this; nothing while there is nothing to go by."""
-        made = self._work() - self.found
-        rest = sum(self.weights.values()) - self._work()
-        if made <= 0 or rest <= 0:
-            return ""
-        return f", about {show_seconds((time.monotonic() - self.started) * rest / made)} left"
+        seconds = self.pace.left(time.monotonic())
+        return "" if seconds is None else f", about {show_seconds(seconds)} left"
 
 
 def _name(job: Job) -> str:
@@ -120,27 +113,21 @@ def _bars() -> Iterator[Progress]:
 
 
 @contextmanager
-def showing(weights: Mapping[Path, float]) -> Iterator[Listener]:
+def showing(jobs: Sequence[Job]) -> Iterator[Listener]:
     """Show runs on stderr while the block lasts.
 
     Args:
-        weights: How much work each run is, by its folder.
+        jobs: All of them.
     """
     with _bars() as bars:
-        yield _Display(bars, weights)
+        yield _Display(bars, jobs)
 
 
 @contextmanager
 def following() -> Iterator[Callable[[Sequence[Job]], Listener]]:
     """Show runs on stderr while the block lasts, from when it is known which ones."""
     with _bars() as bars:
-        yield lambda jobs: _Display(bars, {job.path: _weight(job.spec.method) for job in jobs})
-
-
-def _weight(method: MethodSpec) -> float:
-    """Guess how long a run takes beside others."""
-    members = method.ensemble.options.get("members", 1) if method.ensemble else 1
-    return (1.0 if method.base is None else 2.0) * float(members or 1)
+        yield lambda jobs: _Display(bars, jobs)
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from surefoot.settings import Placement, spread
 
 if TYPE_CHECKING:
     from surefoot.studies.contract import Size
-    from surefoot.studies.engine import Job
     from surefoot.studies.runner import Plan, Result
 
 OUT = Path("surefoot-runs") / "studies"
@@ -174,7 +173,7 @@ def _run(
             n = len(result.missing())
             print(f"{result.plan.claim}: {n} run{'s are' if n != 1 else ' is'} still to be made", file=sys.stderr)
         return made
-    with showing({job.path: _work(job) for job in jobs}) as listen:
+    with showing(jobs) as listen:
         return run_studies(plans, jobs, placement=placement, listen=listen, finish=keep)
 
 
@@ -190,12 +189,6 @@ def _reuse(plans: Sequence[Plan], results: Path, out: Path) -> None:
     files = {plan.name: place_of(plan.name, results) for plan in plans}
     taken = take_over(readers, {name: load_result(path) for name, path in files.items() if path.exists()}, out)
     print(f"{len(taken)} of {len(readers)} runs taken over from {results}", file=sys.stderr)
-
-
-def _work(job: Job) -> float:
-    """Guess how long a run takes, for the time left: epochs, passes per step, and what is measured on the way."""
-    passes = 1.0 if job.spec.method.base is None else 2.0
-    return job.spec.epochs * (passes + 0.3 * len(job.tracking.trackers))
 
 
 def _present(made: Sequence[Result], results: Path, as_json: bool) -> None:
