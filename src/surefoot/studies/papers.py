@@ -38,9 +38,9 @@ PAPERS = (
     Paper(
         "a",
         "SAM, CSAM and Stable SAM",
-        "SAM calibrates better than SGD at the end of training, on the way and under corruption (A1, A3, A10), though not "
-        "always better than SGD behind a calibrator (A2); CSAM does not always calibrate better still (A4), nor better "
-        "than all losses made for that (A6).",
+        "SAM calibrates better than SGD at the end of training, on the way and under corruption (A1, A3, A10), though "
+        "not always better than SGD behind a calibrator (A2); CSAM does not always calibrate better still (A4), nor "
+        "better than all losses made for that (A6).",
         {
             "a1": "held",
             "a2": "did not transfer",
