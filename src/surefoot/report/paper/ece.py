@@ -30,9 +30,9 @@ def ece_bars(runs: list[RunFolder]) -> Drawn:
         at = [index + 0.27 * (place - 1) for index in range(len(groups))]
         axis.bar(at, [bar.mean for bar in bars], 0.25, yerr=error, color=COLORS[place], capsize=2)
         axis.bar([0], [0], color=COLORS[place], label=repair or "nothing done")
-    axis.set_xticks(
-        range(len(groups)), [group.label for group in groups], fontsize=8, rotation=0 if len(groups) < 5 else 30
-    )
+    slanted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(groups) > 4 else {}
+    axis.set_xticks(range(len(groups)), [group.label for group in groups], fontsize=8, **slanted)
+    axis.set_xlim(-0.6, len(groups) - 0.4)
     labels(axis, "", f"{_ECE}, test")
     axis.legend(fontsize=8, frameon=False)
     return figure
