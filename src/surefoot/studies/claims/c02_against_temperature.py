@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 
 from surefoot.records import RunFolder
 from surefoot.registry import CALIBRATORS, METRICS, STUDIES
 from surefoot.schema import Predictions
 from surefoot.statistics import Estimate, difference
-from surefoot.studies._arms import DEEP, LATER_SEED, residual, tuned
-from surefoot.studies._rules import HALF_A_POINT, NEW_LONGER
+from surefoot.studies._arms import DEEP, LAST_SEED, LATER_SEED, residual, tuned
+from surefoot.studies._rules import HALF_A_POINT, OPEN
 from surefoot.studies._shifted import corrupted
 from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, TNLL, ece_of, extended_table, metric, metrics_table
 from surefoot.studies.claims.a01_sam_calibrates import PLACES
@@ -21,6 +22,7 @@ from surefoot.studies.verdicts import above, together
 PLAIN, OURS = "sgd, twice the epochs", "csam"
 FITTED = "debiased_ece@temperature"
 ROWS = (250, 1000, 4000)
+ON_CLOTHES = range(LAST_SEED, LAST_SEED + 20)  # seconds a run; with ResNet-8 it is minutes
 RAW = Column("shifted", "ECE %, corrupted", percent=True)
 BEHIND = Column("shifted/t", "ECE % after T, corrupted", percent=True)
 
@@ -28,9 +30,13 @@ BEHIND = Column("shifted/t", "ECE % after T, corrupted", percent=True)
 def grid(size: Size) -> dict[str, Arm]:
     """CSAM, and SGD for as many passes: twice the epochs; both tuned, on a perceptron and a residual network."""
     shift = corrupted("digits", "uniform", smoke=size == "smoke")
-    ours = {**tuned((OURS,), size, shift=shift), **residual((OURS,), size, shift=shift)}
-    plain = {**tuned(("sgd",), size, shift=shift, longer=2), **residual(("sgd",), size, shift=shift, longer=2)}
+    ours = _more(tuned((OURS,), size, shift=shift), size) | residual((OURS,), size, shift=shift)
+    plain = _more(tuned(("sgd",), size, shift=shift, longer=2), size) | residual(("sgd",), size, shift=shift, longer=2)
     return {**ours, **{label.replace("sgd", PLAIN, 1): arm for label, arm in plain.items()}}
+
+
+def _more(arms: dict[str, Arm], size: Size) -> dict[str, Arm]:
+    return {label: replace(arm, seeds=ON_CLOTHES) for label, arm in arms.items()} if size == "laptop" else arms
 
 
 def analyse(runs: Runs) -> Analysis:
@@ -114,8 +120,10 @@ def c2() -> Study:
         "the mean over motion blur, defocus blur and impulse noise at severities 1 to 5, paired by seed, is above 0 "
         "with its 95 % interval; where it is not, an interval below half a point counts against it. Shown, not "
         "judged: single severities, CSAM without a temperature, clean pictures, temperatures fitted on 250, 1,000 and "
-        "4,000 rows, and AUROC of detecting other data by the largest probability.",
-        fixed=NEW_LONGER,
+        "4,000 rows, and AUROC of detecting other data by the largest probability. Five seeds left both parts open; on "
+        "a laptop that of the perceptron is judged on twenty others, for nine were said to tell, and that of ResNet-8 "
+        "stands as it was seen.",
+        fixed=OPEN,
         headline=Headline(f"ECE, corrupted, SGD + T − CSAM + T, {PLACES[DEEP]}", percent=True),
         grid=grid,
         analyse=analyse,
