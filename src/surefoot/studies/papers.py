@@ -30,9 +30,9 @@ ASKED_HERE = Paper(
     "c",
     "Asked here, by no paper",
     "By Kullback–Leibler divergence CSAM's probabilities are closer to people's than SGD's, and in a small language "
-    "model the training set's calibration error does not follow sharpness; whether CSAM tunes itself as well as a "
-    "sweep, and is better under corruption than SGD at equal cost, both behind a temperature, is open.",
-    {"c1": "underpowered", "c2": "underpowered", "c3": "contradicted", "c4": "held"},
+    "model the training set's calibration error does not follow sharpness; under corruption at equal cost, both behind "
+    "a temperature, CSAM is not always better calibrated than SGD; whether it tunes itself as well as a sweep is open.",
+    {"c1": "underpowered", "c2": "contradicted", "c3": "contradicted", "c4": "held"},
 )
 PAPERS = (
     Paper(

@@ -30,11 +30,13 @@ def ece_bars(runs: list[RunFolder]) -> Drawn:
         at = [index + 0.27 * (place - 1) for index in range(len(groups))]
         axis.bar(at, [bar.mean for bar in bars], 0.25, yerr=error, color=COLORS[place], capsize=2)
         axis.bar([0], [0], color=COLORS[place], label=repair or "nothing done")
-    slanted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(groups) > 4 else {}
-    axis.set_xticks(range(len(groups)), [group.label for group in groups], fontsize=8, **slanted)
-    axis.set_xlim(-0.6, len(groups) - 0.4)
+    names = [group.label for group in groups]
+    fits = len(names) < 5 and max(map(len, names)) < 16
+    slanted = {} if fits else {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
+    axis.set_xticks(range(len(names)), names, fontsize=8, **slanted)
+    axis.set_xlim(-0.6, len(names) - 0.4)
     labels(axis, "", f"{_ECE}, test")
-    axis.legend(fontsize=8, frameon=False)
+    axis.legend(fontsize=8, frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
     return figure
 
 

@@ -10,7 +10,7 @@ from surefoot.records import RunFolder
 from surefoot.registry import CALIBRATORS, METRICS, STUDIES
 from surefoot.schema import Predictions
 from surefoot.statistics import Estimate, difference
-from surefoot.studies._arms import DEEP, LAST_SEED, LATER_SEED, residual, tuned
+from surefoot.studies._arms import LAST_SEED, LATER_SEED, residual, tuned
 from surefoot.studies._rules import HALF_A_POINT, OPEN
 from surefoot.studies._shifted import corrupted
 from surefoot.studies._tables import ACCURACY, ECE, NLL, TCE, TNLL, ece_of, extended_table, metric, metrics_table
@@ -124,7 +124,7 @@ def c2() -> Study:
         "a laptop that of the perceptron is judged on twenty others, for nine were said to tell, and that of ResNet-8 "
         "stands as it was seen.",
         fixed=OPEN,
-        headline=Headline(f"ECE, corrupted, SGD + T − CSAM + T, {PLACES[DEEP]}", percent=True),
+        headline=Headline(f"ECE, corrupted, SGD + T − CSAM + T, {PLACES['']}", percent=True),
         grid=grid,
         analyse=analyse,
         judge=judge,
