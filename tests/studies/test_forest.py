@@ -127,7 +127,7 @@ def test_the_page_says_what_is_missing_and_whether_the_setting_is_the_same() -> 
         "setting": {},
         "table": table,
         "failed": {},
-        "arms": {},
+        "arms": {"sgd": [f"sgd-seed{seed}-0123456789ab" for seed in range(10, 15)]},
         "shown": None,
         "command": "surefoot study a1",
         "cost": cost,
