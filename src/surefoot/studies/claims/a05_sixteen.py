@@ -9,7 +9,7 @@ from dataclasses import replace
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate, difference
 from surefoot.studies._arms import AUTO, LAST_SEED, LATER_SEED, tuned, tuning_themselves
-from surefoot.studies._rules import TEN_SEEDS, third
+from surefoot.studies._rules import SIXTEEN, third
 from surefoot.studies._tables import (
     ACCURACY,
     ECE,
@@ -122,7 +122,7 @@ def a5() -> Study:
         "seeds, for with five others six of the fifteen were not told from CSAM. With these ten six were not either; "
         "mixup and BalCAL, which came closest to counting against it, are judged on twenty others on a laptop, and the "
         "rest stand as they were seen.",
-        fixed=TEN_SEEDS,
+        fixed=SIXTEEN,
         differs="a small network on clothes",
         headline=Headline("ECE, mean of the other fifteen, − csam", published=GAP, percent=True),
         grid=grid,
