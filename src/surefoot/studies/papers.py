@@ -40,12 +40,13 @@ PAPERS = (
         "SAM, CSAM and Stable SAM",
         "SAM calibrates better than SGD at the end of training, on the way and under corruption (A1, A3, A10), though "
         "not always better than SGD behind a calibrator (A2); CSAM does not always calibrate better still (A4), nor "
-        "better than all losses made for that (A6).",
+        "better than all methods that are made for that (A5, A6).",
         {
             "a1": "held",
             "a2": "did not transfer",
             "a3": "held",
             "a4": "did not transfer",
+            "a5": "did not transfer",
             "a6": "did not transfer",
             "a10": "held",
         },
