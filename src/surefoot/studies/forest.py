@@ -22,7 +22,7 @@ WIDTH, ROW, TOP, BOTTOM = 1180, 50, 66, 34
 STATEMENT, AXIS, NUMBERS = 52, (440, 760), 780  # where a row's parts begin; the axis ends too
 RANGE = (-1.5, 2.5)  # in units of the published effect; what lies beyond is an arrow
 FAR = 0.8  # where the farthest end lies of what nothing was published for
-LINE = 62  # characters of a statement
+LINE = 56  # characters of a statement
 NOTE, DUE = 72, 48  # and, in smaller letters, of what the number is and of what the verdict is due to
 COLOURS: dict[Outcome, str] = {
     "held": "#0072b2",
