@@ -13,6 +13,7 @@ AGAIN = Fixed("2026-11-19", "111efeb", f"{_FIRST}, and five seeds of the second"
 _SHORT = "five seeds of the second with ResNet-8 of 20 epochs, in which SAM did not fit its training set"
 LONGER = Fixed("2026-11-19", "657e3f9", f"{_FIRST}, and {_SHORT}")
 NEW_LONGER = Fixed("2026-11-19", "657e3f9", f"{_HALF}, and A1, A2, A4 and A10 on {_SHORT}")
+OPEN_ALONG = Fixed("2026-11-19", "640b26a", f"{_FIRST}, and three seeds of the second")
 TEN_SEEDS = Fixed("2026-11-19", "657e3f9", f"{_FIRST}, and five seeds of the second")
 ALONG = Fixed("2026-11-18", "0fb1bb3", "three seeds, with which r was about 0")
 MIDWAY_ALONG = Fixed("2026-11-18", "0fb1bb3", f"{_FIRST}, and C3 of the second")

@@ -10,7 +10,7 @@ from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
 from surefoot.studies._arms import FIRST_SEED, LAST_SEED
 from surefoot.studies._coupling import NAMES, STRONG, UNKNOWN, all_coupled, correlate
-from surefoot.studies._rules import SECOND_ROUND
+from surefoot.studies._rules import OPEN_ALONG
 from surefoot.studies.contract import Arm, Drawing, Finding, Headline, Size, Study
 from surefoot.studies.verdicts import above, together
 
@@ -50,7 +50,7 @@ def b1() -> Study:
         "training examples, r before and after the training set is fitted, of changes, and over shorter horizons. With "
         "three seeds AdamW was below 0.5, but not clearly as one of five; on a laptop it is judged on five others, and "
         "the other optimizers stand as they were seen.",
-        fixed=SECOND_ROUND,
+        fixed=OPEN_ALONG,
         differs=UNKNOWN,
         headline=Headline("r of train ECE and sharpness, AdamW", limit=STRONG, published=0.72),
         grid=grid,
