@@ -17,7 +17,7 @@ Task = Literal["pictures", "residual", "colours", "hundred"]
 FIRST_SEED = 10  # those below were spent on the first round and on C1
 FRESH_SEED = 20  # for what was amended after others had been seen on the seeds from 10 on
 LATER_SEED = 30  # and from 20 on
-LAST_SEED = 60  # for what was open with those from 30 on
+LAST_SEED = 60  # for what was open with those before
 # The radius at which each size runs SAM and CSAM where a study neither sweeps nor tunes it.
 RHO: dict[Size, float] = {"smoke": 0.2, "laptop": 0.2, "paper": 0.05}
 # On a laptop: network and epochs. All of them fit their training set and grow over-confident under plain SGD.

@@ -193,7 +193,8 @@ def correlate(runs: Runs, published: Published, names: Mapping[str, str] = NAMES
             found = _by_seed(runs, optimizer, READINGS[name])
             numbers[f"r of {name} and sharpness, {title}"] = mean(list(found.values()))
     every = mean_by_seed([_by_seed(runs, optimizer, READINGS["train ECE"]) for optimizer in names])
-    numbers["r of train ECE and sharpness, mean of the optimizers"] = mean(list(every.values()))
+    if every:  # seeds that all of them have
+        numbers["r of train ECE and sharpness, mean of the optimizers"] = mean(list(every.values()))
     return Analysis(Table(tuple(Column(key, f"r, {name}") for key, name in names.items()), tuple(rows)), numbers)
 
 

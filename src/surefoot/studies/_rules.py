@@ -15,6 +15,7 @@ LONGER = Fixed("2026-11-19", "657e3f9", f"{_FIRST}, and {_SHORT}")
 NEW_LONGER = Fixed("2026-11-19", "657e3f9", f"{_HALF}, and A1, A2, A4 and A10 on {_SHORT}")
 OPEN = Fixed("2026-11-19", "1352b30", f"{_HALF}, A1, A2, A4 and A10 on {_SHORT}, and this on five seeds")
 SIXTEEN = Fixed("2026-11-19", "2fe51c8", f"{_FIRST}, and five seeds and then ten of the second")
+OPEN_ALONG = Fixed("2026-11-19", "640b26a", f"{_FIRST}, and three seeds of the second")
 ALONG = Fixed("2026-11-18", "0fb1bb3", "three seeds, with which r was about 0")
 MIDWAY_ALONG = Fixed("2026-11-18", "0fb1bb3", f"{_FIRST}, and C3 of the second")
 WHOLE = Fixed(

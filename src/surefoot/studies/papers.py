@@ -55,9 +55,10 @@ PAPERS = (
         "b",
         "Too Sharp, Too Sure",
         "In the training set calibration error and sharpness rise, peak and fall together, on ten classes and on a "
-        "hundred, and margins bound both; how single optimizers differ is not as published.",
+        "hundred (B2, B9), but not under every optimizer (B1), and margins bound both (B6); how single optimizers "
+        "differ is not as published (B3, B4).",
         {
-            "b1": "underpowered",
+            "b1": "did not transfer",
             "b2": "held",
             "b3": "did not transfer",
             "b4": "did not transfer",

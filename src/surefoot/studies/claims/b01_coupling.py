@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
-from surefoot.studies._arms import FIRST_SEED
+from surefoot.studies._arms import FIRST_SEED, LAST_SEED
 from surefoot.studies._coupling import NAMES, STRONG, UNKNOWN, all_coupled, correlate
-from surefoot.studies._rules import SECOND_ROUND
-from surefoot.studies.contract import Drawing, Finding, Headline, Study
+from surefoot.studies._rules import OPEN_ALONG
+from surefoot.studies.contract import Arm, Drawing, Finding, Headline, Size, Study
 from surefoot.studies.verdicts import above, together
 
 PUBLISHED = {
@@ -20,6 +21,14 @@ PUBLISHED = {
     "test KCE": {"gd": 0.97, "sgd": 0.97, "adamw": 0.21, "muon": -0.16, "sam": 0.98},
 }
 LEAST = {name: 0.0 if name == "Muon" else STRONG for name in NAMES.values()}
+OF_ADAMW = range(LAST_SEED, LAST_SEED + 5)
+
+
+def grid(size: Size) -> dict[str, Arm]:
+    """Five optimizers at four rates; on a laptop AdamW, which was open, at more seeds."""
+    arms = all_coupled(size)
+    more = {label: replace(arm, seeds=OF_ADAMW) for label, arm in arms.items() if label.startswith("adamw")}
+    return arms | more if size == "laptop" else arms
 
 
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
@@ -38,11 +47,13 @@ def b1() -> Study:
         rule="Held if Pearson's r of train ECE and sharpness over the moments of a run, averaged over four learning "
         "rates, is above 0.5 with its 95 % interval over seeds for GD, SGD, AdamW and SAM and above 0 for Muon, whose "
         "published spread is .26. Shown, not judged: test errors with the sharpness on test examples and with that on "
-        "training examples, r before and after the training set is fitted, of changes, and over shorter horizons.",
-        fixed=SECOND_ROUND,
+        "training examples, r before and after the training set is fitted, of changes, and over shorter horizons. With "
+        "three seeds AdamW was below 0.5, but not clearly as one of five; on a laptop it is judged on five others, and "
+        "the other optimizers stand as they were seen.",
+        fixed=OPEN_ALONG,
         differs=UNKNOWN,
-        headline=Headline("r of train ECE and sharpness, mean of the optimizers", published=0.788),
-        grid=all_coupled,
+        headline=Headline("r of train ECE and sharpness, AdamW", limit=STRONG, published=0.72),
+        grid=grid,
         analyse=partial(correlate, published=PUBLISHED),
         judge=judge,
         seeds={"smoke": 1, "laptop": 3, "paper": 3},
