@@ -53,7 +53,7 @@ class Pace:
     def left(self, now: float) -> float | None:
         """Guess how many seconds are left, with as many runs at once as until now; None without anything to go by."""
         seconds, work = (sum(each) for each in zip((0.0, 0.0), *self._taken.values(), strict=True))
-        if self._first is None or now <= self._first or not seconds or not work:
+        if self._first is None or not seconds or not work:
             return None
         own = {kind: self._pace_of(kind) or seconds / work for kind in set(self._kinds.values())}
         rest = sum(self.work[path] * (1 - share) * own[self._kinds[path]] for path, share in self._shares.items())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Literal
 
@@ -186,6 +187,21 @@ def residual(methods: Iterable[str], size: Size, *, shift: Shift | None = None, 
 def tuning_themselves(size: Size, *, published: str = "resnet56") -> dict[str, Arm]:
     """Make the arms of what needs no settings."""
     return {name: finished(method, size, published=published) for name, method in AUTO.items()}
+
+
+def asked_again(arms: Mapping[str, Arm], size: Size, n_seeds: int) -> dict[str, Arm]:
+    """Give the arms of what was open new seeds of their own on a laptop; at other sizes nothing was seen yet.
+
+    Args:
+        arms: By label.
+        size: How large.
+        n_seeds: How many.
+
+    Returns:
+        The arms.
+    """
+    seeds = range(LAST_SEED, LAST_SEED + n_seeds) if size == "laptop" else None
+    return {label: replace(arm, seeds=seeds) for label, arm in arms.items()}
 
 
 def _with(method: str, setting: str) -> str:

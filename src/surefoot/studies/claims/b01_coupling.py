@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 from surefoot.registry import STUDIES
 from surefoot.statistics import Estimate
-from surefoot.studies._arms import FIRST_SEED, LAST_SEED
+from surefoot.studies._arms import FIRST_SEED, asked_again
 from surefoot.studies._coupling import NAMES, STRONG, UNKNOWN, all_coupled, correlate
 from surefoot.studies._rules import OPEN_ALONG
 from surefoot.studies.contract import Arm, Drawing, Finding, Headline, Size, Study
@@ -21,14 +20,11 @@ PUBLISHED = {
     "test KCE": {"gd": 0.97, "sgd": 0.97, "adamw": 0.21, "muon": -0.16, "sam": 0.98},
 }
 LEAST = {name: 0.0 if name == "Muon" else STRONG for name in NAMES.values()}
-OF_ADAMW = range(LAST_SEED, LAST_SEED + 5)
 
 
 def grid(size: Size) -> dict[str, Arm]:
     """Five optimizers at four rates; on a laptop AdamW, which was open, at more seeds."""
-    arms = all_coupled(size)
-    more = {label: replace(arm, seeds=OF_ADAMW) for label, arm in arms.items() if label.startswith("adamw")}
-    return arms | more if size == "laptop" else arms
+    return all_coupled(size) | asked_again(all_coupled(size, ("adamw",)), size, 5)
 
 
 def judge(numbers: Mapping[str, Estimate]) -> Finding:
